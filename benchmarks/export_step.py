@@ -34,14 +34,14 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
     """Write the module and its arguments; return a description. Raises ValueError if the parameters do not match."""
     import tensorflow as tf
 
-    from xtts_pipeline.cache.format.manifest import record_spec_of
+    from xtts_pipeline.cache.format.manifest import record_spec
     from xtts_pipeline.data.batching import batch_signature, to_batch
     from xtts_pipeline.model.network import Network
     from xtts_pipeline.perf.benchmark.device import matrix_operations
     from xtts_pipeline.training.acoustic.step import AcousticStep
 
     write_batch(folder / BATCH_NAME, config, rows)
-    spec, dtype = record_spec_of(config.audio, config.limits), tf.dtypes.as_dtype(config.training.product_type)
+    spec, dtype = record_spec(config), tf.dtypes.as_dtype(config.training.product_type)
     signature = batch_signature(spec, rows, with_speaker=False, with_language=False)
     network, average = (Network(config.model, config.audio, spec, SYMBOLS, dtype=dtype) for _ in range(2))
     step = AcousticStep(network, average, config.training, [signature])

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.perf.benchmark.librosa_mel import librosa_log_mel
 
@@ -60,7 +60,7 @@ def greatest_mel_difference(cache: Path, corpus: Path, clips: int) -> tuple[floa
         for payload in read_records(cache / shard.name):
             if compared == clips:
                 return greatest, compared
-            record = decode_example(bytes(payload), record_spec(manifest, shard.bucket))
+            record = decode_example(bytes(payload), manifest.spec_of_shard[shard.name])
             expected = librosa_log_mel(sources[record["id"]], manifest.audio)
             stored = np.asarray(record["mel"], np.float32)[: len(expected)]
             greatest, compared = max(greatest, float(np.abs(stored - expected).max())), compared + 1

@@ -58,7 +58,8 @@ def epoch_orders(
 
     config = Config(data=DataConfig(shuffle_records=shuffle_records), training=TrainingConfig(seed=0))
     source = CachedSource(Path(), manifest)
-    numbers = source.record_numbers(source.order(config, bucket, batch_size, epochs=epochs))
+    order = source.order(config, bucket, batch_size)
+    numbers = source.record_numbers(order).take(epochs * order.batches_per_epoch * batch_size)
     found = np.fromiter(numbers.as_numpy_iterator(), np.int64)
     return list(found.reshape(epochs, -1))
 

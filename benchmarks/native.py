@@ -99,7 +99,8 @@ def both_ways(cache: Path, native: OnlineSource, config: Config) -> Iterator[tup
     cached = CachedSource(cache, manifest)
     for bucket in range(manifest.bucket_count):
         if manifest.split_records("train", bucket):
-            both = (source.training_dataset(source.order(config, bucket, 1, epochs=1)) for source in (cached, native))
+            clips = manifest.split_records("train", bucket)
+            both = (source.training_dataset(source.order(config, bucket, 1)).take(clips) for source in (cached, native))
             yield from zip(*both, strict=True)
         if manifest.split_records("val", bucket):
             yield from zip(*(source.validation_dataset(bucket, 1) for source in (cached, native)), strict=True)

@@ -21,7 +21,7 @@ from playwright.sync_api import sync_playwright
 
 from xtts_pipeline.cache.compose import SourceCache, compose_cache
 from xtts_pipeline.cache.format.example import decode_example, encode_example
-from xtts_pipeline.cache.format.listings import UTTERANCES, UtteranceEntry, read_utterances
+from xtts_pipeline.cache.format.listings import UTTERANCES, read_utterances
 from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,
     REJECTED_NAME,
@@ -29,7 +29,6 @@ from xtts_pipeline.cache.format.manifest import (
     FileEntry,
     load_manifest,
     manifest_bytes,
-    record_spec,
 )
 from xtts_pipeline.cache.format.schema import without_padding
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
@@ -42,7 +41,7 @@ def copy_under_other_ids(cache: Path, target: Path, prefix: str) -> SourceCache:
     target.mkdir()
     manifest, shards = load_manifest(cache), []
     for shard in manifest.shards:
-        spec = record_spec(manifest, shard.bucket)
+        spec = manifest.spec_of_shard[shard.name]
         with (target / shard.name).open("xb") as file:
             writer = RecordWriter(file)
             for payload in read_records(cache / shard.name):
@@ -71,10 +70,7 @@ def repeat_cache(cache: Path, clips: int, work: Path) -> Path:
     rows = [row.id for copy in copies for row in read_utterances(copy.folder)]
     chosen = set(rows[:clips])
 
-    def is_chosen(row: UtteranceEntry) -> bool:
-        return row.id in chosen
-
-    compose_cache(copies, target, is_chosen, lambda _: None)
+    compose_cache(copies, target, chosen, lambda _: None)
     for copy in copies:
         shutil.rmtree(copy.folder)
     return target

@@ -80,14 +80,14 @@ def run_step(job: dict[str, Any]) -> None:
         import stock_keras
 
         stock_keras.put_in()
-    from xtts_pipeline.cache.format.manifest import record_spec_of
+    from xtts_pipeline.cache.format.manifest import record_spec
     from xtts_pipeline.data.batching import batch_signature, to_batch
     from xtts_pipeline.model.network import Network
     from xtts_pipeline.training.acoustic.step import AcousticStep
     from xtts_pipeline.training.checks import choose_precision
 
     config = choose_precision(load_config([job["config"]], job["settings"]))
-    spec = record_spec_of(config.audio, config.limits)
+    spec = record_spec(config)
     arrays = np.load(job["batch"])
     batch = {name: tf.constant(arrays[name]) for name in arrays.files}
     signature = batch_signature(spec, len(arrays["mel"]), with_speaker=False, with_language=False)

@@ -34,14 +34,14 @@ FRAMES_PER_CHARACTER = 5.0
 def make_run(folder: Path, preset: str) -> Path:
     """Write a run of random weights that reads a text at the pace of speech."""
     from xtts_pipeline.cache.format.identity import CacheIdentity
-    from xtts_pipeline.cache.format.manifest import record_spec_of
+    from xtts_pipeline.cache.format.manifest import record_spec
     from xtts_pipeline.config.load import load_config
     from xtts_pipeline.training.checkpoints.files import build_network, save_checkpoint
     from xtts_pipeline.training.checkpoints.variables import named_variables
 
     # Random weights say no word right, so every text would be decoded again.
     config = load_config([preset], ["synthesis.max_attempts=1"])
-    cache = CacheIdentity("random", record_spec_of(config.audio, config.limits), SYMBOLS, ("nobody",), ("en",))
+    cache = CacheIdentity("random", record_spec(config), SYMBOLS, ("nobody",), ("en",))
     network = build_network(cache, config)
     projection = network.predictor.projection
     projection.weight.assign(np.zeros(projection.weight.shape))

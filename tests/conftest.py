@@ -36,7 +36,7 @@ from xtts_pipeline.cache.format.manifest import (
     fingerprint,
     load_manifest,
     manifest_bytes,
-    record_spec_of,
+    record_spec,
     summarize,
 )
 from xtts_pipeline.cache.format.schema import Example, bucket_of
@@ -237,7 +237,7 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
         manifest = Manifest(
             format_version=1,
             fingerprint=fingerprint(config, SYMBOLS),
-            fields=record_spec_of(base.audio, base.limits).fields,
+            fields=record_spec(base).fields,
             audio=base.audio,
             text=base.text,
             limits=base.limits,

@@ -6,7 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.identity import CacheIdentity
-from xtts_pipeline.cache.format.manifest import Manifest, cache_settings, record_spec, record_spec_of
+from xtts_pipeline.cache.format.manifest import Manifest, cache_settings, record_spec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.training.checkpoints.files import build_generator, build_network, save_checkpoint
 from xtts_pipeline.training.checkpoints.variables import named_variables
@@ -51,7 +51,7 @@ def make_run(
 ) -> Path:
     """Write a run of random weights that speaks each token for so many frames; by default its texts reach a limit."""
     config = Config.model_validate({**SETTINGS, "model": {**MODEL, **model}})
-    spec = record_spec_of(config.audio, config.limits)
+    spec = record_spec(config)
     cache = CacheIdentity("fingerprint", spec, SYMBOLS, speakers, languages, speaker_languages)
     return save_untrained(folder, config, cache, token_frames)
 
@@ -79,7 +79,7 @@ def make_vocoder(folder: Path, **audio: float) -> Path:
     """Write a run of a vocoder of random weights for the mels of `make_run`, except for these settings."""
     settings = {**SETTINGS, "audio": {**SETTINGS["audio"], **audio}, "vocoder": {"width": 16, "blocks": 2}}
     config = Config.model_validate(settings)
-    spec = record_spec_of(config.audio, config.limits)
+    spec = record_spec(config)
     cache = CacheIdentity("fingerprint", spec, SYMBOLS, ("ann",), ("en",))
     weights = {f"average.{name}": variable for name, variable in named_variables(build_generator(config)).items()}
     save_checkpoint(folder, 9, config, cache, weights, keep=1, network="vocoder")

@@ -63,7 +63,7 @@ class Reason(StrEnum):
 
     BAD_ROW = "bad_row"  # the metadata row cannot be read: fields missing, not UTF-8, NUL bytes
     UNSAFE_ID = "unsafe_id"  # an id or path outside the corpus or the output folder
-    DUPLICATE_ID = "duplicate_id"  # an earlier row, kept or rejected, has this id
+    DUPLICATE_ID = "duplicate_id"  # an earlier kept row has this id
     EXCLUDED = "excluded"  # the user's list of --exclude has this id
     EMPTY_TEXT = "empty_text"  # nothing is left after normalising
     UNKNOWN_SYMBOL = "unknown_symbol"  # a character outside the fixed symbol set

@@ -7,7 +7,7 @@ from xtts_pipeline.corpus.utterance import Utterance
 
 
 def clip(number: int, text: str) -> Utterance:
-    return Utterance(f"clip-{number}", Path(f"wavs/clip-{number}.wav"), text, "ann", "en", None, "list.csv", number)
+    return Utterance(f"clip-{number}", Path(f"wavs/clip-{number}.wav"), text, "ann", "en", None, "list.csv")
 
 
 def test_a_held_out_text_is_in_no_training_clip_and_once_in_validation() -> None:

@@ -89,6 +89,24 @@ def test_merged_parts_are_the_whole(whole: Path, tmp_path: Path) -> None:
     assert verify_cache(tmp_path / "both", "full", 1).problems == ()
 
 
+def test_clips_that_the_corpus_puts_into_training_stay_there(tmp_path: Path) -> None:
+    data, settings = tmp_path / "data", make_config("cache.validation_share=0.05")
+    for number in range(20):
+        write_clip(data, f"c{number:02d}", hz=200 + 10 * number)
+    rows = (f"wavs/c{number:02d}.wav,this is clip {number},train\n" for number in range(20))
+    (data / "manifest.csv").write_text("".join(["audio,text,split\n", *rows]))
+    build(data, tmp_path / "whole", settings)
+    left_out = {f"wavs/c{number:02d}" for number in range(10)}
+    build(data, tmp_path / "part", settings, excluded=left_out)
+
+    kept = listed(tmp_path / "kept.txt", ids_of(tmp_path / "whole") - left_out)
+    run("subset", "--ids", kept, tmp_path / "whole", tmp_path / "subset")
+    run("merge", tmp_path / "whole", tmp_path / "merged")
+
+    assert shard_bytes(tmp_path / "subset") == shard_bytes(tmp_path / "part")
+    assert shard_bytes(tmp_path / "merged") == shard_bytes(tmp_path / "whole")
+
+
 def test_speakers_and_symbols_of_merged_caches_get_new_ids(tmp_path: Path) -> None:
     for name, texts in (("anna", "one two"), ("ben", "three six")):
         clips = [f"{name}-{number}" for number in range(6)]

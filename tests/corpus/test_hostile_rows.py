@@ -100,6 +100,14 @@ def test_unknown_languages_are_compared_with_the_known_ones_twenty_times(
     assert len(compared) == rows.MAX_HINTS
 
 
+def test_a_table_in_utf_16_is_never_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "MAX_WIDE_BYTES", 100)
+    (tmp_path / "manifest.csv").write_text("audio,text\n" + "a.wav,one two\n" * 20, encoding="utf-16")
+    (tmp_path / "a.wav").touch()
+    with pytest.raises(CorpusError, match=r"manifest\.csv: over 100 bytes of utf-16.*; save it as UTF-8"):
+        read_corpus(tmp_path)
+
+
 def test_a_table_without_usable_rows_ends_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "MAX_USELESS_ROWS", 100)
     ljspeech(tmp_path / "junk", b"a|text\n" + b"a|text\n" * 200)
@@ -223,14 +231,12 @@ def test_a_table_whose_header_cannot_be_read_is_no_table(tmp_path: Path, header:
         read_corpus(tmp_path / "m.csv")
 
 
-def test_a_header_that_breaks_after_it_was_recognised_swallows_no_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_header_that_breaks_after_it_was_recognised_swallows_no_row(tmp_path: Path) -> None:
     (tmp_path / "a.wav").write_bytes(b"")
     (tmp_path / "m.csv").write_bytes(b"audio,text\x00\na.wav,good\n")
-    monkeypatch.setattr("xtts_pipeline.corpus.tables.read_header", lambda _: TableHeader(",", ("audio", "text")))
     rows = RowCollector(tmp_path, "manifest", "en")
-    assert [fields["text"] for _, fields in read_table(tmp_path / "m.csv", rows)] == ["good"]
+    header = TableHeader(",", ("audio", "text"))
+    assert [fields["text"] for _, fields in read_table(tmp_path / "m.csv", rows, header)] == ["good"]
     assert rows.rejections == []
 
 
@@ -312,7 +318,7 @@ def fail_to_list(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def scandir(path: Path) -> None:
         raise OSError(number, os.strerror(number), str(path))
 
-    monkeypatch.setattr("xtts_pipeline.corpus.rows.os.scandir", scandir)
+    monkeypatch.setattr("xtts_pipeline.corpus.sounds.os.scandir", scandir)
 
 
 def is_row(raw: bytes) -> bool:
@@ -390,5 +396,7 @@ def test_any_row_ends_as_one_record_inside_the_corpus(
 def test_a_row_of_empty_fields_is_passed_over_whatever_their_number(tmp_path: Path, empty: bytes) -> None:
     (tmp_path / "m.csv").write_bytes(b"audio;text\na.wav;good\n" + empty + b"\nb.wav;fine;x\n")
     rows = RowCollector(tmp_path, "manifest", "en")
-    assert [fields["text"] for _, fields in read_table(tmp_path / "m.csv", rows)] == ["good"]
+    assert [
+        fields["text"] for _, fields in read_table(tmp_path / "m.csv", rows, TableHeader(";", ("audio", "text")))
+    ] == ["good"]
     assert [rejection.where for rejection in rows.rejections] == ["m.csv:4"]

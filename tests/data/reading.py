@@ -7,7 +7,9 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.data.cached import CachedSource
+from xtts_pipeline.data.order import TrainingOrder
 from xtts_pipeline.data.schedule import StreamPosition
+from xtts_pipeline.data.source import Source
 
 DATA = DataConfig()
 
@@ -28,7 +30,13 @@ def training_dataset(
     config = Config(training=TrainingConfig(seed=seed), data=data)
     position = StreamPosition(start_epoch, skip_batches)
     source = CachedSource(folder, manifest)
-    return source.training_dataset(source.order(config, bucket, batch_size, position, rows, epochs))
+    return whole_epochs(source, source.order(config, bucket, batch_size, position, rows), epochs)
+
+
+def whole_epochs(source: Source, order: TrainingOrder, epochs: int | None) -> tf.data.Dataset:
+    """Return the batches of `order` to the end of an epoch; without `epochs` they do not end."""
+    dataset = source.training_dataset(order)
+    return dataset if epochs is None else dataset.take(epochs * order.batches_per_epoch - order.position.batch)
 
 
 def validation_dataset(

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tests.speaking import make_run_of_cache
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, load_manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.errors import CheckpointError
@@ -32,7 +32,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, write_cache: WriteCache) -> 
 
 def records_of(cache: Path, bucket: int) -> list[dict[str, Any]]:
     manifest = load_manifest(cache)
-    spec = record_spec(manifest, bucket)
+    spec = bucket_specs(manifest)[bucket]
     return [
         decode_example(payload, spec)
         for shard in manifest.shards

@@ -8,7 +8,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +64,6 @@ class SourceCache:
     folder: Path
     manifest: Manifest
 
-    @cached_property
-    def spec_of_shard(self) -> dict[str, RecordSpec]:
-        """The static shape of the records of each shard."""
-        specs = bucket_specs(self.manifest)
-        return {shard.name: specs[shard.bucket or 0] for shard in self.manifest.shards}
-
 
 @dataclass(frozen=True)
 class _Member:
@@ -83,16 +77,16 @@ class _Member:
     @property
     def spec(self) -> RecordSpec:
         """The static shape of its records in the source."""
-        return self.source.spec_of_shard[self.entry.shard]
+        return self.source.manifest.spec_of_shard[self.entry.shard]
 
 
 def compose_cache(
     sources: Sequence[SourceCache],
     target: Path,
-    keeps: Callable[[UtteranceEntry], bool],
+    taken: Collection[str] | None,
     progress: Callable[[int], object],
 ) -> Manifest:
-    """Write the utterances that `keeps` wants to a new or empty folder, which appears whole or not at all.
+    """Write the utterances of the ids `taken`, all of them if it is None, to a new folder: it appears whole or not.
 
     The others of the sources become rejections with the reason `excluded`. `progress` receives the clips done. Raises
     CacheError if the sources have other settings or an id in common, if one is damaged, or if nothing is kept;
@@ -101,9 +95,9 @@ def compose_cache(
     first = sources[0].manifest
     _check_settings(sources)
     entries = [(source, entry) for source in sources for entry in read_utterances(source.folder)]
-    chosen = [(source, entry) for source, entry in entries if keeps(entry)]
+    chosen = [(source, entry) for source, entry in entries if taken is None or entry.id in taken]
     _check_ids(chosen)
-    members = _with_splits(chosen, first.cache)
+    members = _with_splits(sources, chosen, first.cache)
     rejections = _rejections(sources, [entry for _, entry in entries], {entry.id for _, entry in chosen})
     config = load_config((), (), cache_settings(first))
     if any(source.manifest.buckets != first.buckets for source in sources):
@@ -162,11 +156,17 @@ def _check_ids(chosen: Sequence[tuple[SourceCache, UtteranceEntry]]) -> None:
         places[entry.id] = source.folder
 
 
-def _with_splits(chosen: Sequence[tuple[SourceCache, UtteranceEntry]], config: CacheConfig) -> list[_Member]:
+def _with_splits(
+    sources: Sequence[SourceCache], chosen: Sequence[tuple[SourceCache, UtteranceEntry]], config: CacheConfig
+) -> list[_Member]:
     """Return the members with their splits, one of them in `val` as `preprocess` would."""
     members = [_Member(source, row, row.split, digest_of(config.seed, row.id)) for source, row in chosen]
     candidates = [member for member in members if member.split == "train"]
-    if config.validation_share and len(members) > 1 and candidates and all(row.split != "val" for row in members):
+    # Without a validation clip, the corpus itself put all of a source's clips into other splits.
+    is_wanted = config.validation_share and any(
+        source.manifest.split_records("val") or source.manifest.counts.kept < 2 for source in sources
+    )
+    if is_wanted and len(members) > 1 and candidates and all(row.split != "val" for row in members):
         moved = min(candidates, key=lambda member: member.digest)
         members[members.index(moved)] = replace(moved, split="val")
     return members
@@ -192,8 +192,7 @@ def _rejections(
     """Return the rejected rows of the sources and what is left out here, each once; no row with an id that is kept."""
     rows: dict[tuple[str, ...], Rejection] = {}
     for source in sources:
-        for line in read_rejected(source.folder):
-            row = Rejection(line.id, line.where, Reason(line.reason), line.detail)
+        for row in read_rejected(source.folder):
             is_excluded = row.reason == Reason.EXCLUDED
             if not (is_excluded and row.id in kept):
                 rows.setdefault((row.id, row.reason) if is_excluded else (row.id, row.reason, row.where), row)

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from xtts_pipeline.corpus.rows import printable
 from xtts_pipeline.errors import nearest_name
+from xtts_pipeline.system.terminal import printable
 
 ROLES = ("audio", "text", "id", "speaker", "language", "split")
 REQUIRED = ("audio", "text")

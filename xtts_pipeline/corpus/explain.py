@@ -14,7 +14,7 @@ from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, keys_of, sample_objec
 from xtts_pipeline.corpus.layouts.layout import Layout
 from xtts_pipeline.corpus.options import ReadOptions, shown_delimiter
 from xtts_pipeline.corpus.placement import place_hits
-from xtts_pipeline.corpus.rows import SoundFiles, id_of, printable, sounds_among
+from xtts_pipeline.corpus.sounds import SoundFiles, id_of, sounds_among
 from xtts_pipeline.corpus.tables import (
     DELIMITERS,
     HEADER_BYTES,
@@ -28,6 +28,7 @@ from xtts_pipeline.corpus.tables import (
     sample_fields,
 )
 from xtts_pipeline.errors import CorpusError, LayoutError
+from xtts_pipeline.system.terminal import printable
 
 MAX_FOLDERS_TRIED = 20
 MAX_FILES_TRIED = 100_000

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xtts_pipeline.corpus.encodings import decode_text, likely_encoding
-from xtts_pipeline.corpus.rows import APPLE_DOUBLE, DEFAULT_SPEAKER, CorpusRow, RowCollector, printable
+from xtts_pipeline.corpus.rows import DEFAULT_SPEAKER, CorpusRow, RowCollector
+from xtts_pipeline.corpus.sounds import APPLE_DOUBLE
 from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
 from xtts_pipeline.system.regular_files import identity_of
+from xtts_pipeline.system.terminal import printable
 
 MAX_TRANSCRIPT_BYTES = 65_536
 

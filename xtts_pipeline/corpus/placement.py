@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xtts_pipeline.corpus.rows import SoundFiles, printable
+from xtts_pipeline.corpus.sounds import SoundFiles
 from xtts_pipeline.errors import LayoutError, Reason, RowError
-from xtts_pipeline.system.terminal import shell_word
+from xtts_pipeline.system.terminal import printable, shell_word
 
 SAMPLED_NAMES = 50
 MAX_PARTS = 12

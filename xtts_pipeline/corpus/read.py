@@ -14,10 +14,11 @@ from xtts_pipeline.corpus.layouts.parquet import Parquet
 from xtts_pipeline.corpus.layouts.table import TABLE_LAYOUTS, TableLayout
 from xtts_pipeline.corpus.layouts.vctk import Vctk
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
-from xtts_pipeline.corpus.rows import RowCollector, printable
+from xtts_pipeline.corpus.rows import RowCollector
 from xtts_pipeline.corpus.utterance import Corpus
-from xtts_pipeline.errors import CorpusError, did_you_mean
+from xtts_pipeline.errors import CorpusError, did_you_mean, listed
 from xtts_pipeline.system.storage import real_path
+from xtts_pipeline.system.terminal import printable
 
 # In the order of detection: the most specific layout first.
 _READERS: tuple[Layout, ...] = (
@@ -32,7 +33,6 @@ _READERS: tuple[Layout, ...] = (
 LAYOUTS: tuple[str, ...] = tuple(reader.name for reader in _READERS)
 # These files tell a cache from a corpus.
 CACHE_FILES = ("manifest.json", "utterances.jsonl")
-MAX_FOLDERS_NAMED = 3
 
 
 def read_corpus(
@@ -116,12 +116,11 @@ def _detect(source: Path, shown: Path, readers: Sequence[Layout], options: ReadO
         (layout,) = filter(None, layouts.values())
         raise CorpusError(f"{shown}: found a {layout} corpus in its folder {inner[0]}/; pass that folder")
     if inner:
-        named = ", ".join(f"{name}/" for name in inner[:MAX_FOLDERS_NAMED])
-        more = f" and {len(inner) - MAX_FOLDERS_NAMED} more" if len(inner) > MAX_FOLDERS_NAMED else ""
+        named = listed([f"{name}/" for name in inner], 3)
         # Ids are paths: two folders may both have a clip 001, and their caches then do not merge.
         one = f"write one table for all, with paths such as {inner[0]}/001.wav"
         remedy = f"{one}; or preprocess each, then join them by xtts cache merge if their ids differ"
-        raise CorpusError(f"{shown}: found a corpus in each of its folders {named}{more}; {remedy}")
+        raise CorpusError(f"{shown}: found a corpus in each of its folders {named}; {remedy}")
     raise problems[0] if problems else explain_no_layout(source, shown, readers, options)
 
 

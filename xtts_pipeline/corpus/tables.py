@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xtts_pipeline.corpus.encodings import FirstLine, decode_head, first_line
-from xtts_pipeline.corpus.rows import RowCollector, read_lines
+from xtts_pipeline.corpus.rows import SPLIT_NAMES, RowCollector, read_lines
 from xtts_pipeline.errors import CorpusError, Reason
 
 SUFFIXES = (".csv", ".tsv", ".txt")
@@ -22,7 +22,7 @@ SAMPLE_ROWS = 50
 DELIMITERS = "\t|,;"
 QUOTED = (",", ";")  # fields between tabs or bars need no quotes, and transcripts contain many
 NUMBER = re.compile(r"[\d.,:\s]*")
-_SPLIT_IN_NAME = re.compile(r"(?:^|[-_.])(train|val|valid|validation|dev|eval|test)(?:[-_.]|$)")
+_SPLIT_IN_NAME = re.compile(rf"(?:^|[-_.])({'|'.join(SPLIT_NAMES)})(?:[-_.]|$)")
 
 
 @dataclass(frozen=True)
@@ -111,19 +111,16 @@ def by_split(tables: Sequence[Path]) -> list[Path]:
 
 
 def split_in_name(path: Path) -> str:
-    """Return the split that a file is named after, such as `train` for metadata_train.csv, or an empty text."""
+    """Return the split that a file is named after, `train`, `val` or `test`, or an empty text."""
     match = _SPLIT_IN_NAME.search(path.stem.lower())
-    return ("val" if match[1] == "eval" else match[1]) if match else ""
+    return SPLIT_NAMES[match[1]] if match else ""
 
 
-def read_table(
-    path: Path, rows: RowCollector, header: TableHeader | None = None
-) -> Iterator[tuple[str, dict[str, str]]]:
+def read_table(path: Path, rows: RowCollector, header: TableHeader) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield `file:line` and the fields by column of each row; a row with another number of fields is rejected.
 
     Raises CorpusError if two columns have one name.
     """
-    header = header or read_header(path)
     repeated = sorted(name for name, count in Counter(header.columns).items() if count > 1 and name)
     if repeated:
         raise CorpusError(f"{path}:1: several columns are called {repeated[0]}; rename all but one of them")

@@ -4,8 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic.dataclasses import dataclass as checked
+
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import Reason
+from xtts_pipeline.system.strict_json import STRICT
 
 
 @dataclass(frozen=True)
@@ -13,7 +16,7 @@ class Utterance:
     """One kept row: text, speaker and sound file.
 
     `audio` is relative to the corpus root. `split` is the corpus's own (`train`, `val`, `test`) or None.
-    `where` is `file:line`, or the sound file's path in a layout without a table. `order` counts rows from 0.
+    `where` is `file:line`, or the sound file's path in a layout without a table.
     """
 
     id: str
@@ -23,12 +26,11 @@ class Utterance:
     language: str
     split: str | None
     where: str
-    order: int
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=STRICT)
 class Rejection:
-    """One rejected row; `where` is as in Utterance."""
+    """One rejected row, which is a line of `rejected.jsonl`; `where` is as in Utterance."""
 
     id: str
     where: str
@@ -63,11 +65,6 @@ class Corpus:
     rejections: tuple[Rejection, ...]
     text_files: tuple[tuple[Path, tuple[int, int] | None], ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def layout(self) -> str:
-        """The name of the corpus's layout."""
-        return self.reading.layout
 
     @property
     def rows(self) -> int:

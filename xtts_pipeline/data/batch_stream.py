@@ -28,9 +28,6 @@ class BatchStream:
         self.wait_seconds = 0.0
         self._batches, self._clock = batches, clock
 
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
     def __next__(self) -> Any:
         batch, self.wait_seconds = self._fetch()
         return batch

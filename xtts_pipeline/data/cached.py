@@ -49,7 +49,7 @@ class CachedSource(Source):
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         super().__init__(folder, manifest)
-        self._watch = _ManifestWatch(folder, manifest)
+        self._content, self._seen = manifest_bytes(manifest), tuple[int, ...]()
 
     def clip_voices(self) -> Iterable[tuple[str, str]]:
         """Return speaker and language of each utterance of the cache."""
@@ -167,16 +167,28 @@ class CachedSource(Source):
         return TrainingError(f"TensorFlow cannot read {self.folder} ({first_line_of(error.message)}), but {proved}")
 
     def check_unchanged(self) -> None:
-        """Raise TrainingError if the cache's manifest on disk is no longer the one that was loaded."""
+        """Raise TrainingError if the cache's manifest on disk is no longer the one that was loaded.
+
+        It is read only if its time, size or file has changed since the last call.
+        """
+        path = self.folder / MANIFEST_NAME
         try:
-            change = self._watch.change()
+            status = path.stat()
+            seen = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if seen == self._seen and not is_stored(path):  # a store gives no times
+                return
+            if read_regular_file(path, MAX_MANIFEST_BYTES) == self._content:
+                self._seen = seen
+                return
+            change = "has another content than when the run started"
+        except FileNotFoundError:
+            change = "is gone"
         except OSError as error:
             change = f"cannot be read ({error.strerror})"
-        if change is not None:
-            raise TrainingError(
-                f"{self.folder / MANIFEST_NAME}: {change}; the last checkpoint is from before: "
-                "restore the cache and use --resume, or train on the new one with another --output"
-            )
+        raise TrainingError(
+            f"{path}: {change}; the last checkpoint is from before: "
+            "restore the cache and use --resume, or train on the new one with another --output"
+        )
 
     @property
     def _buffer_bytes(self) -> int:
@@ -253,30 +265,3 @@ class RecordReader:
         )
         records = tf.data.experimental.from_variant(dataset, tf.TensorSpec([], tf.string))
         return records.take(1).get_single_element()
-
-
-class _ManifestWatch:
-    """Finds out whether a cache is still the one that its manifest was loaded from: a build or a copy may replace it.
-
-    Reads manifest.json only if its time, size or file has changed since the last call.
-    """
-
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self._path, self._content = folder / MANIFEST_NAME, manifest_bytes(manifest)
-        self._seen: tuple[int, ...] = ()
-
-    def change(self) -> str | None:
-        """Return what has become of the manifest, or None if it is the same. Raises OSError if it cannot be read."""
-        try:
-            status = self._path.stat()
-            # A store gives no times.
-            seen = (
-                () if is_stored(self._path) else (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-            )
-            if not seen or seen != self._seen:
-                if read_regular_file(self._path, MAX_MANIFEST_BYTES) != self._content:
-                    return "has another content than when the run started"
-                self._seen = seen
-        except FileNotFoundError:
-            return "is gone"
-        return None

@@ -23,7 +23,7 @@ from xtts_pipeline.data.order import ShardReader, TrainingOrder, parallel_calls,
 from xtts_pipeline.data.resample import Resampler
 from xtts_pipeline.data.source import Fields, Source
 from xtts_pipeline.data.survey import Survey
-from xtts_pipeline.errors import CacheError, CorpusError, XttsError, first_line_of
+from xtts_pipeline.errors import CorpusError, XttsError, first_line_of
 from xtts_pipeline.system.terminal import shell_word
 
 
@@ -84,10 +84,8 @@ class OnlineSource(Source):
         return prefetched(examples.batch(order.rows_read, drop_remainder=True), config.data)
 
     def validation_dataset(self, bucket: int, batch_size: int) -> tf.data.Dataset:
-        """Return the batches of `CachedSource.validation_dataset`, computed from sound; raise as it does."""
+        """Return the batches of `CachedSource.validation_dataset`, computed from sound."""
         records, spec = self.manifest.split_records("val", bucket), self.specs[bucket]
-        if not records:
-            raise CacheError(f"{self.folder}: there are 0 clips in the val split; raise cache.validation_share")
         parts = [*self._shard_features("val", bucket), _empty_row(spec).repeat(-records % batch_size)]
         filled = reduce(tf.data.Dataset.concatenate, parts)
         return prefetched(filled.batch(batch_size, drop_remainder=True), self._config.data)

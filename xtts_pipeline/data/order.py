@@ -34,7 +34,7 @@ class TrainingOrder:
 
     An epoch has `records // batch_size` batches. Its order depends on (seed, bucket, epoch) alone, so each epoch leaves
     out another remainder, and a run that stopped at a position continues exactly there. `position.batch` counts batches
-    of this bucket. With `rows` the stream has only these rows of each batch. It is endless unless `epochs` limits it.
+    of this bucket. With `rows` the stream has only these rows of each batch. It is endless.
     """
 
     folder: Path
@@ -44,7 +44,6 @@ class TrainingOrder:
     batch_size: int
     position: StreamPosition = START
     rows: range | None = None
-    epochs: int | None = None
 
     @property
     def records(self) -> int:
@@ -72,8 +71,7 @@ class TrainingOrder:
             whole_batches = self._shuffled(read_shard, epoch).take(self.batches_per_epoch * self.batch_size)
             return whole_batches.skip(tf.cast(skipped, tf.int64))
 
-        last_epoch = tf.int64.max if self.epochs is None else start.epoch + self.epochs
-        chosen = tf.data.Dataset.range(start.epoch, last_epoch).flat_map(read_epoch)
+        chosen = tf.data.Dataset.range(start.epoch, tf.int64.max).flat_map(read_epoch)
         return chosen if self.rows is None else rows_of_batches(chosen, self.batch_size, self.rows)
 
     def left_out(self, read_shard: ShardReader) -> tf.data.Dataset:

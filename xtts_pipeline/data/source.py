@@ -86,9 +86,9 @@ class Source(ABC):
         names = manifest.symbols, manifest.speakers, manifest.languages
         return CacheIdentity(manifest.fingerprint, record_spec(manifest), *names, spoken)
 
+    @abstractmethod
     def clip_voices(self) -> Iterable[tuple[str, str]]:
-        """Return speaker and language of each clip, if a model of this source shall know who speaks what."""
-        return ()
+        """Return speaker and language of each clip."""
 
     @property
     def specs(self) -> tuple[RecordSpec, ...]:
@@ -118,10 +118,9 @@ class Source(ABC):
         batch_size: int,
         position: StreamPosition = START,
         rows: range | None = None,
-        epochs: int | None = None,
     ) -> TrainingOrder:
         """Return the training stream of a bucket, see `TrainingOrder`."""
-        return TrainingOrder(self.folder, self.manifest, config, bucket, batch_size, position, rows, epochs)
+        return TrainingOrder(self.folder, self.manifest, config, bucket, batch_size, position, rows)
 
     def batches_per_epoch(self, signatures: Sequence[Any]) -> int:
         """Return the number of training batches in an epoch, of all buckets together."""

@@ -11,7 +11,7 @@ from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.mel import PCM_SCALE, wave_to_trimmed_mel
 from xtts_pipeline.cache.format.example import decode_values
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, file_checksum, record_spec
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, file_checksum
 from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.cache.format.schema import SPLITS, wave_fields, without_padding
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX, digest_of
@@ -80,7 +80,7 @@ def _read_values(
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the values of each entry's record; with the prefix of wave files, of its wave record."""
     for shard, members in groupby(entries, key=lambda entry: entry.shard):
-        path, spec = cache / f"{prefix}{shard}", record_spec(manifest, manifest.bucket_of_shard(shard))
+        path, spec = cache / f"{prefix}{shard}", manifest.spec_of_shard[shard]
         fields = wave_fields(spec, manifest.audio.hop_samples) if prefix else spec.fields
         payloads, read = read_records(path), 0
         for entry in members:

@@ -19,14 +19,14 @@ from xtts_pipeline.cache.build.receipts import source_stat
 from xtts_pipeline.cache.build.workers import read_source
 from xtts_pipeline.cache.format.example import decode_example, decode_values
 from xtts_pipeline.cache.format.listings import read_rejected, read_utterances
-from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, ShardEntry, record_spec
+from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, ShardEntry
 from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.cache.format.schema import wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.cache.format.tfrecord import read_record, read_records, record_starts
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection
-from xtts_pipeline.errors import CacheError, Reason, RowError
+from xtts_pipeline.errors import CacheError, RowError
 from xtts_pipeline.quality.sound import Clipping, SoundMeasures, measure_clipping, measure_sound
 from xtts_pipeline.system.processes import in_processes
 from xtts_pipeline.system.terminal import counted
@@ -124,10 +124,7 @@ class CachedClips:
             )
             for entry in self._entries
         ]
-        rejections = [
-            Rejection(entry.id, entry.where, Reason(entry.reason), entry.detail) for entry in read_rejected(self._cache)
-        ]
-        return clips, rejections
+        return clips, list(read_rejected(self._cache))
 
     def _refuse(self, name: str, found: str) -> NoReturn:
         raise CacheError(f"{self._cache / name}: {found}; run {verify_command(self._cache)}")
@@ -189,7 +186,7 @@ def _measure_shard(cache: Path, manifest: Manifest, shard: ShardEntry) -> list[S
 
 def _sound_decoder(manifest: Manifest, shard: ShardEntry) -> Callable[..., ClipSound]:
     """Return what makes a clip's sound of the payloads of its record and of its wave's, if it has one."""
-    spec = record_spec(manifest, shard.bucket)
+    spec = manifest.spec_of_shard[shard.name]
     fields = wave_fields(spec, manifest.audio.hop_samples)
 
     def decode(payload: bytes, wave_payload: bytes = b"") -> ClipSound:

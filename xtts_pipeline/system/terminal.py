@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 DEFAULT_COLUMNS = 80
+MAX_SHOWN = 80
 # Controls, line and paragraph separators, direction marks and surrogates.
 UNSAFE_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 # A term and the spaces behind it: where the explanation starts, its next line starts too.
@@ -86,3 +87,14 @@ def has_surrogate(text: str) -> bool:
 def echo_line(line: str) -> None:
     """Print a line on stderr, escaped, and folded at the terminal's width."""
     sys.stderr.write(f"{fold(escape(line), columns_of(sys.stderr))}\n")
+
+
+def printable(text: str) -> str:
+    """Return text from a file as one short line without control characters, for a message or a JSON line."""
+    shown = without_unsafe(text.strip()[: MAX_SHOWN + 1])
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
+
+
+def without_unsafe(text: str) -> str:
+    """Return text with a mark in place of each unsafe character."""
+    return UNSAFE_CHARACTERS.sub("\ufffd", text)

@@ -19,7 +19,7 @@ from tests.cache.corpora import (
 from xtts_pipeline.cache.build import shapes
 from xtts_pipeline.cache.build.receipts import load_receipt
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 from xtts_pipeline.cache.format.shards import parse_shard_name
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
@@ -60,7 +60,7 @@ def test_each_record_lies_in_the_smallest_bucket_that_holds_it(data: Path, tmp_p
     found = []
     for shard in manifest.shards:
         for position, payload in enumerate(read_records(cache / shard.name)):
-            record, line = decode_example(payload, record_spec(manifest, shard.bucket)), next(utterances)
+            record, line = decode_example(payload, manifest.spec_of_shard[shard.name]), next(utterances)
             assert (record["id"], shard.name, position) == (line["id"], line["shard"], line["position"])
             fitting = [pair for pair in PAIRS if record["text_length"] <= pair[0] and record["mel_length"] <= pair[1]]
             assert fitting[0] == PAIRS[shard.bucket or 0] == (len(record["tokens"]), len(record["mel"]))

@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,21 @@ def test_a_second_writer_is_refused_until_the_first_has_ended(tmp_path: Path) ->
         assert "another process writes this cache" in dry.stderr
     with locked_folder(cache):
         pass
+
+
+def test_a_writer_that_waits_goes_on_after_the_first_has_failed(tmp_path: Path) -> None:
+    cache, waits = tmp_path / "cache", threading.Event()
+
+    def second() -> bool:
+        with locked_folder(cache, on_wait=lambda _: waits.set()) as work_folder:
+            return work_folder.is_dir()
+
+    with ThreadPoolExecutor(1) as threads:
+        with suppress(RuntimeError), locked_folder(cache):
+            waiting = threads.submit(second)
+            assert waits.wait(60)
+            raise RuntimeError  # the first one removes the empty folder
+        assert waiting.result(60)
 
 
 def test_a_lock_and_work_left_by_a_dead_process_are_taken_over(tmp_path: Path) -> None:

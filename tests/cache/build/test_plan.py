@@ -26,7 +26,7 @@ NO_VALIDATION = CacheConfig(validation_share=0.0)
 
 def make_corpus(ids: list[str], *, speaker: str = "anna", split: str | None = None, root: str = "corpus") -> Corpus:
     utterances = [
-        Utterance(id, Path(f"wavs/{id}.wav"), f"text of {id}", speaker, "en", split, f"metadata.csv:{order + 1}", order)
+        Utterance(id, Path(f"wavs/{id}.wav"), f"text of {id}", speaker, "en", split, f"metadata.csv:{order + 1}")
         for order, id in enumerate(ids)
     ]
     return Corpus(ReadOptions("ljspeech"), Path(root), tuple(utterances), ())

@@ -11,7 +11,7 @@ import pytest
 from tests.cache.corpora import build, cache_bytes, make_config, write_corpus
 from xtts_pipeline.cache.build.predicted import MelComparison, write_predicted_cache
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, MelOrigin, load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, MelOrigin, load_manifest
 from xtts_pipeline.cache.format.schema import padded_wave, without_padding
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
@@ -56,7 +56,7 @@ def mels_of(cache: Path) -> dict[str, np.ndarray]:
         example.id: example.mel
         for shard in manifest.shards
         for payload in read_records(cache / shard.name)
-        for example in [without_padding(decode_example(payload, record_spec(manifest, shard.bucket)))]
+        for example in [without_padding(decode_example(payload, manifest.spec_of_shard[shard.name]))]
     }
 
 

@@ -41,10 +41,10 @@ def root(pristine: Path, tmp_path: Path) -> Path:
 def waves_of(cache: Path) -> dict[str, np.ndarray]:
     """Return the stored samples of each clip, with their padding, by the clip's place in utterances.jsonl."""
     manifest = load_manifest(cache)
-    specs, waves = bucket_specs(manifest), {}
+    waves = {}
     payloads = {shard.name: list(read_records(cache / f"{WAVE_PREFIX}{shard.name}")) for shard in manifest.shards}
     for entry in read_utterances(cache):
-        fields = wave_fields(specs[manifest.bucket_of_shard(entry.shard)], manifest.audio.hop_samples)
+        fields = wave_fields(manifest.spec_of_shard[entry.shard], manifest.audio.hop_samples)
         values = decode_values(payloads[entry.shard][entry.position], fields)
         assert values["id"] == entry.id
         waves[entry.id] = np.asarray(values["wave"])

@@ -10,7 +10,7 @@ import pytest
 from tests.cache.build.test_plan import make_corpus
 from tests.cache.corpora import make_config, write_clip
 from xtts_pipeline.cache.build.plan import index_corpora
-from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
+from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.utterance import Corpus
@@ -33,7 +33,7 @@ def make_task(root: Path, config: Config) -> ShardTask:
 
 
 def make(task: ShardTask) -> tuple[str | None, list[bytes]]:
-    clip, payloads = ExampleMaker(task, StageClock()).make(task.rows[0])
+    clip, payloads = ExampleMaker(task.roots, task.config, task.symbols).make(task.rows[0])
     return clip.reason, payloads
 
 

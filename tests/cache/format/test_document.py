@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "cache-format.md"
@@ -33,7 +33,7 @@ def test_the_documents_example_reads_every_record(
 
     manifest = load_manifest(cache)
     expected = [
-        decode_example(payload, record_spec(manifest, shard.bucket))
+        decode_example(payload, manifest.spec_of_shard[shard.name])
         for shard in manifest.shards
         for payload in read_records(cache / shard.name)
     ]

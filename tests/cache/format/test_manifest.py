@@ -20,7 +20,7 @@ from xtts_pipeline.cache.format.manifest import (
     fingerprint,
     load_manifest,
     manifest_bytes,
-    record_spec_of,
+    record_spec,
 )
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
@@ -39,7 +39,7 @@ def make_manifest(config: Config | None = None) -> Manifest:
     return Manifest(
         format_version=1,
         fingerprint=fingerprint(config, SYMBOLS),
-        fields=record_spec_of(config.audio, config.limits).fields,
+        fields=record_spec(config).fields,
         audio=config.audio,
         text=config.text,
         limits=config.limits,

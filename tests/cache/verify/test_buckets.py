@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from xtts_pipeline.cache.format.example import decode_example, encode_example
-from xtts_pipeline.cache.format.manifest import Manifest, fingerprint, load_manifest, record_spec, record_spec_of
+from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, fingerprint, load_manifest, record_spec
 from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
@@ -36,12 +36,12 @@ def move_first_record(cache: Path, source: str, target: str) -> str:
     """Move a file's first record to the end of another's, padded as that one's are, with its line; return its id."""
     manifest = load_manifest(cache)
     payload, *rest = read_records(cache / source)
-    values = decode_example(payload, record_spec(manifest, manifest.bucket_of_shard(source)))
+    values = decode_example(payload, manifest.spec_of_shard[source])
     lengths = values["text_length"], values["mel_length"]
     example = Example(
         values["id"], values["tokens"][: lengths[0]], values["mel"][: lengths[1]], values["speaker"], values["language"]
     )
-    moved = encode_example(example, record_spec(manifest, manifest.bucket_of_shard(target)))
+    moved = encode_example(example, manifest.spec_of_shard[target])
     for name, payloads in ((source, rest), (target, [*read_records(cache / target), moved])):
         with (cache / name).open("wb") as file:
             writer = RecordWriter(file)
@@ -199,6 +199,6 @@ def test_other_edges_with_a_fingerprint_to_match_do_not_fit_the_records(cache: P
 def test_each_bucket_has_a_spec_of_its_own(cache: Path) -> None:
     manifest = load_manifest(cache)
 
-    specs = [record_spec(manifest, bucket) for bucket in range(3)]
+    specs = bucket_specs(manifest)
     assert [(spec.max_text_length, spec.max_mel_frames) for spec in specs] == list(BUCKETS)
-    assert record_spec(manifest) == specs[-1] == record_spec_of(manifest.audio, manifest.limits)
+    assert record_spec(manifest) == specs[-1]

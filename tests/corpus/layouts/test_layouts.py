@@ -28,10 +28,10 @@ def test_ljspeech_takes_the_third_column_where_there_is_one(tmp_path: Path, fold
         tmp_path, {"metadata.csv": "a|Dr. No|doctor no\nb|Yes|yes\n", f"{folder}/a.wav": "", f"{folder}/b.flac": ""}
     )
     corpus = read_corpus(root)
-    assert (corpus.layout, corpus.rejections) == ("ljspeech", ())
-    assert [(u.id, u.text, u.audio.as_posix(), u.where, u.order) for u in corpus.utterances] == [
-        ("a", "doctor no", f"{folder}/a.wav", "metadata.csv:1", 0),
-        ("b", "yes", f"{folder}/b.flac", "metadata.csv:2", 1),
+    assert (corpus.reading.layout, corpus.rejections) == ("ljspeech", ())
+    assert [(u.id, u.text, u.audio.as_posix(), u.where) for u in corpus.utterances] == [
+        ("a", "doctor no", f"{folder}/a.wav", "metadata.csv:1"),
+        ("b", "yes", f"{folder}/b.flac", "metadata.csv:2"),
     ]
 
 
@@ -92,7 +92,7 @@ LIBRITTS = {
 
 def test_libritts_folders_give_split_and_speaker_and_the_normalised_text_wins(tmp_path: Path) -> None:
     corpus = read_corpus(write(tmp_path, LIBRITTS))
-    assert corpus.layout == "libritts"
+    assert corpus.reading.layout == "libritts"
     assert {(u.split, u.speaker, u.text) for u in corpus.utterances} == {
         ("train", "103", "matthew cuthbert is surprised"),
         ("val", "84", "Maximilien."),
@@ -115,7 +115,7 @@ def test_common_voice_splits_speakers_and_locales(tmp_path: Path) -> None:
         "clips/common_voice_fa_2.mp3": "",
     })  # fmt: skip
     corpus = read_corpus(root, language="de")
-    assert (corpus.layout, corpus.rejections) == ("common_voice", ())
+    assert (corpus.reading.layout, corpus.rejections) == ("common_voice", ())
     assert [(u.id, u.split, u.speaker, u.language) for u in corpus.utterances] == [
         ("common_voice_fa_1", "train", "s1", "fa"),
         ("common_voice_fa_2", "val", "s2", "de"),
@@ -137,7 +137,7 @@ def test_coqui_tables_of_splits_beat_the_one_they_were_cut_from(tmp_path: Path) 
         "wavs/b.wav": "",
     })  # fmt: skip
     corpus = read_corpus(root)
-    assert (corpus.layout, corpus.rejections) == ("coqui", ())
+    assert (corpus.reading.layout, corpus.rejections) == ("coqui", ())
     assert {(u.id, u.split, u.speaker) for u in corpus.utterances} == {
         ("wavs/a", "train", "ann"),
         ("wavs/b", "val", "bob"),
@@ -170,7 +170,7 @@ def test_manifest_csv_with_quotes_and_optional_columns(tmp_path: Path) -> None:
     table = 'text,audio,id,speaker,language,split\n"Yes, ""you""",s/a.flac,one,ann,pt_br,dev\nplain,s/b.ogg,,,,\n'
     root = write(tmp_path, {"data.csv": table, "s/a.flac": "", "s/b.ogg": ""})
     corpus = read_corpus(root / "data.csv")
-    assert corpus.layout == "manifest"
+    assert corpus.reading.layout == "manifest"
     assert [(u.id, u.text, u.speaker, u.language, u.split) for u in corpus.utterances] == [
         ("one", 'Yes, "you"', "ann", "pt-BR", "val"),
         ("s/b", "plain", "default", "en", None),
@@ -193,7 +193,7 @@ def test_every_layout_has_a_name_to_ask_for(tmp_path: Path) -> None:
     known = {"ljspeech", "vctk", "libritts", "common_voice", "coqui", "manifest"}
     assert set(LAYOUTS) == known | {"m_ailabs", "mls", "lhotse", "parquet", "pairs"}
     root = write(tmp_path, {"metadata.csv": "a|text\n", "wavs/a.wav": ""})
-    assert read_corpus(root, ReadOptions("ljspeech")).layout == "ljspeech"
+    assert read_corpus(root, ReadOptions("ljspeech")).reading.layout == "ljspeech"
     with pytest.raises(
         CorpusError,
         match=r"not a vctk corpus: found the table metadata.csv \(first line a\|text\), the folder wavs and 1 sound\n"

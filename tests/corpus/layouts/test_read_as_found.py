@@ -270,7 +270,7 @@ def test_a_layout_is_read_without_an_option(tmp_path: Path, kind: str) -> None:
     row_id, speaker, split = [*rest, *["001", "default", None][len(rest) :]]
     make(tmp_path)
     corpus = read_corpus(tmp_path)
-    assert (corpus.layout, corpus.reading.to_words()) == (layout, found)
+    assert (corpus.reading.layout, corpus.reading.to_words()) == (layout, found)
     assert corpus.rejections == ()
     assert [row.text for row in corpus.utterances[:10]] == SENTENCES
     first = corpus.utterances[0]
@@ -355,7 +355,7 @@ def test_columns_choose_among_those_that_are_there(tmp_path: Path) -> None:
 def test_given_columns_choose_no_layout_and_leave_the_speaker(tmp_path: Path) -> None:
     plain("clips", "clips/{name}.wav;{text};anna", "Datei;Text;Sprecher")(tmp_path)
     corpus = read_corpus(tmp_path, ReadOptions(columns={"audio": "datei", "text": "text"}))
-    assert (corpus.layout, corpus.utterances[0].speaker) == ("manifest", "anna")
+    assert (corpus.reading.layout, corpus.utterances[0].speaker) == ("manifest", "anna")
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])

@@ -117,7 +117,7 @@ def test_the_corpus_is_read_without_an_option_at_the_rate_of_the_source(corpus: 
     read = read_corpus(corpus)
     kept = {line["id"]: line for line in read_lines(corpus / "clips.jsonl")}
 
-    assert read.layout == "ljspeech"
+    assert read.reading.layout == "ljspeech"
     assert [row.text for row in read.utterances] == [line["text"] for line in kept.values()]
     assert not read.rejections
     for clip_id, line in kept.items():
@@ -164,6 +164,18 @@ def test_chapters_are_found_in_folders_with_their_texts(tmp_path: Path):
     found = [(item.id, item.transcript and item.transcript.name) for item in find_recordings(tmp_path)]
 
     assert found == [("TWO_Y", "Y.TXT"), ("one_a", "a.txt"), ("one_b", None), ("two_x", "words.txt")]
+
+
+def test_of_a_file_nothing_else_is_looked_at(tmp_path: Path):
+    (tmp_path / "below").mkdir()
+    for name in ("talk.wav", "README.txt", "below/other.wav", "below/song.m4a"):
+        (tmp_path / name).touch()
+
+    (found,) = find_recordings(tmp_path / "talk.wav")
+
+    assert (found.id, found.transcript) == ("talk", None)
+    with pytest.raises(CorpusError, match=r"missing\.wav: no sound; expected long recordings"):
+        find_recordings(tmp_path / "missing.wav")
 
 
 def test_one_unusable_recording_does_not_stop_the_others(book: tuple[Path, list[Word]], tmp_path: Path):

@@ -11,7 +11,7 @@ import yaml
 
 from tests.speaking import SETTINGS, SYMBOLS
 from xtts_pipeline.cache.format.identity import CacheIdentity
-from xtts_pipeline.cache.format.manifest import record_spec_of
+from xtts_pipeline.cache.format.manifest import record_spec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.inference.export.model_card import SampleSentence, model_card, read_evaluation
@@ -19,7 +19,7 @@ from xtts_pipeline.inference.voice_folder import VoiceTerms
 from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION, FileDigest, SavedState
 
 CONFIG = Config.model_validate(SETTINGS)
-CACHE = CacheIdentity("f" * 64, record_spec_of(CONFIG.audio, CONFIG.limits), SYMBOLS, ("ann", "bob"), ("pt-BR", "no"))
+CACHE = CacheIdentity("f" * 64, record_spec(CONFIG), SYMBOLS, ("ann", "bob"), ("pt-BR", "no"))
 STATE = SavedState(CHECKPOINT_VERSION, "0.1.0", "2.21.0", 7, FileDigest(1, "0" * 64), CONFIG, CACHE, None)
 EXPORTED = (STATE.step, CACHE.fingerprint, STATE.weights.sha256, None)
 TERMS = VoiceTerms("MIT", "CC0-1.0; both speakers consent in writing")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xtts_pipeline.audio.mel import log_mel
-from xtts_pipeline.cache.format.manifest import Manifest, record_spec_of
+from xtts_pipeline.cache.format.manifest import Manifest, record_spec
 from xtts_pipeline.cache.format.schema import Example
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config, TrainingConfig
@@ -32,8 +32,8 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> BaselineClips:
         Clip(Example(f"{number}", np.arange(3, 6 + number, dtype=np.int32), log_mel(wave, AUDIO)), path)
         for number, (wave, path) in enumerate(zip(waves, paths, strict=True))
     ]
-    limits = load_config([], ["limits.max_text_length=9", "limits.max_mel_frames=50"]).limits
-    return BaselineClips(clips, record_spec_of(AUDIO, limits), AUDIO, batch_size=3)
+    config = load_config([], ["limits.max_text_length=9", "limits.max_mel_frames=50"])
+    return BaselineClips(clips, record_spec(config.model_copy(update={"audio": AUDIO})), AUDIO, batch_size=3)
 
 
 @pytest.mark.parametrize("name", ["librosa", "npy", "native"])

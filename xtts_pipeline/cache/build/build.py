@@ -53,7 +53,7 @@ from xtts_pipeline.cache.format.schema import padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.errors import CacheError, CorpusError, Reason
+from xtts_pipeline.errors import CacheError, CorpusError, Reason, listed
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.regular_files import identity_of
 from xtts_pipeline.system.terminal import counted
@@ -170,7 +170,9 @@ def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterat
     ):
         if before != now:
             gone, new = sorted(set(before) - set(now)), sorted(set(now) - set(before))
-            counts = [f"{len(some)} {word} ({_shown(some)})" for some, word in ((new, "new"), (gone, "gone")) if some]
+            counts = [
+                f"{len(some)} {word} ({listed(some, 5)})" for some, word in ((new, "new"), (gone, "gone")) if some
+            ]
             yield f"{name}: {', '.join(counts) or 'another order'}"
 
 
@@ -332,7 +334,3 @@ def _clips_of(folder: Path, names: Iterable[ShardName]) -> Iterator[ClipReceipt]
     for name in names:
         if (receipt := load_receipt(folder, name)) is not None:
             yield from receipt.rows
-
-
-def _shown(names: list[str]) -> str:
-    return f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows, rejections_of, resolve_buckets
-from xtts_pipeline.cache.build.build import BuildOptions, Layout, current_receipts, planned_bytes
+from xtts_pipeline.cache.build.build import BuildOptions, current_receipts, planned_bytes
 from xtts_pipeline.cache.build.folder import existing_counts
 from xtts_pipeline.cache.build.plan import CorpusIndex, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
-from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
+from xtts_pipeline.cache.build.workers import ExampleMaker
 from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of
 from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.config.schema import Bucket, Config
@@ -79,25 +79,20 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
         bytes_to_write=sum(sizes[name] for name in stale),
         free_bytes=shutil.disk_usage(next(path for path in (folder, *folder.absolute().parents) if path.is_dir())).free,
         estimated_seconds=round(
-            _seconds_per_clip(layout, rows_to_make, index, config, folder)
-            * len(rows_to_make)
-            / max(min(options.jobs, len(stale)), 1),
+            _seconds_per_clip(rows_to_make, index, config) * len(rows_to_make) / max(min(options.jobs, len(stale)), 1),
             1,
         ),
     )
 
 
-def _seconds_per_clip(
-    layout: Layout, rows: Sequence[PlannedRow], index: CorpusIndex, config: Config, folder: Path
-) -> float:
+def _seconds_per_clip(rows: Sequence[PlannedRow], index: CorpusIndex, config: Config) -> float:
     """Return the median worker time for a clip, measured on clips spread over the rows.
 
     A mean would multiply a pause of the machine by the number of clips.
     """
     if not rows:
         return 0.0
-    task = ShardTask(folder, folder, next(iter(layout)), tuple(rows), index.roots, config, index.symbols)
-    maker = ExampleMaker(task, StageClock())
+    maker = ExampleMaker(index.roots, config, index.symbols)
     maker.make(rows[0])  # warm-up: builds filters and tables
     sample = rows[:: max(1, len(rows) // SAMPLE_CLIPS)]
     times: list[float] = []

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME
 from xtts_pipeline.cache.format.shards import ShardName, parse_shard_name
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, listed
 from xtts_pipeline.system.atomic_files import sync_path
 
 LOCK_NAME = ".lock"
@@ -81,7 +81,10 @@ def _acquire(lock: FileLock, folder: Path, on_wait: Callable[[str], object] | No
         if on_wait is None:
             raise
         on_wait(f"{folder}: waiting for another process that writes this cache")
-        lock.acquire()
+        while not lock.is_locked:
+            folder.mkdir(parents=True, exist_ok=True)  # the other one removes it again if it fails
+            with suppress(FileNotFoundError):
+                lock.acquire()
 
 
 @contextmanager
@@ -187,8 +190,7 @@ def _refuse_foreign(folder: Path, other_place: str) -> None:
             f"{RECEIPTS_FOLDER}/{path.name}" for path in receipts.iterdir() if not _is_receipt_name(path.name)
         )
     if foreign:
-        listed = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
-        raise CacheError(f"{folder}: holds {listed}, which is no part of a cache; {other_place}")
+        raise CacheError(f"{folder}: holds {listed(foreign, 3)}, which is no part of a cache; {other_place}")
 
 
 def _is_receipt_name(name: str) -> bool:

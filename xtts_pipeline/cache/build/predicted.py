@@ -25,7 +25,6 @@ from xtts_pipeline.cache.format.manifest import (
     fingerprint,
     is_file_of,
     manifest_bytes,
-    record_spec,
 )
 from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.cache.format.schema import without_padding
@@ -107,7 +106,7 @@ def _write_shard(
     progress: Callable[[int], object],
 ) -> ShardEntry:
     bucket = shard.bucket or 0
-    spec, digest = record_spec(manifest, bucket), xxhash.xxh3_128()
+    spec, digest = manifest.spec_of_shard[shard.name], xxhash.xxh3_128()
     payloads = read_records(source / shard.name, digest)
     with (folder / shard.name).open("xb") as file:
         writer = RecordWriter(file)

@@ -32,7 +32,7 @@ from xtts_pipeline.cache.format.manifest import (
     fingerprint,
     is_file_of,
     manifest_bytes,
-    record_spec_of,
+    record_spec,
     summarize,
 )
 from xtts_pipeline.cache.format.schema import SPLITS
@@ -179,7 +179,7 @@ def manifest_of(
     return Manifest(
         format_version=1,
         fingerprint=fingerprint(config, index.symbols),
-        fields=record_spec_of(config.audio, config.limits).fields,
+        fields=record_spec(config).fields,
         audio=config.audio,
         text=config.text,
         limits=config.limits,

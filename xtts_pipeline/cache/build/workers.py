@@ -10,10 +10,11 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Self
 
 import xxhash
@@ -77,8 +78,11 @@ class ShardResult:
     stage_seconds: Mapping[str, float]
 
 
-class ClipOutOfMemoryError(Exception):
+class ClipOutOfMemoryError(CacheError):
     """A clip, named by its id, needs more memory than there is; it must be retried alone."""
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}: the clip takes more memory than there is; free some, or leave it out by --exclude"
 
 
 @contextmanager
@@ -99,12 +103,11 @@ def write_shard(task: ShardTask) -> ShardResult:
     Raises CacheError if the disk is full or the folder cannot be written, ClipOutOfMemoryError for a clip to be retried
     alone. A clip that hangs for `clip_seconds` ends the process.
     """
-    clock = StageClock()
     # A full disk does not say which file it refuses.
     name = str(task.name) if buckets_of(task.config) else task.name.file()
     with _one_shard_at_a_time, explained_write(task.folder, name):
-        maker = ExampleMaker(task, clock)
-        buckets = len(maker.specs)
+        maker = ExampleMaker(task.roots, task.config, task.symbols, task.condemned, task.clip_seconds)
+        clock, buckets = maker.clock, len(maker.specs)
         names = task.name.files(buckets)
         if task.config.cache.store_waves:
             names += task.name.wave_files(buckets)
@@ -143,10 +146,10 @@ def write_shard(task: ShardTask) -> ShardResult:
 
 def try_clip(task: ShardTask, position: int) -> None:
     """Make one clip's record and discard it; the exit code of the process is the answer."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    start_worker(os.getppid())
     with Heartbeat(task.work_folder) as heartbeat:
         heartbeat.start_clip(task.name, position, task.clip_seconds)
-        ExampleMaker(task, StageClock()).make(task.rows[position])
+        ExampleMaker(task.roots, task.config, task.symbols).make(task.rows[position])
 
 
 def start_worker(parent: int) -> None:
@@ -209,11 +212,18 @@ class Heartbeat:
 class ExampleMaker:
     """Makes serialized records of rows, or rejections."""
 
-    def __init__(self, task: ShardTask, clock: StageClock) -> None:
-        self._task = task
-        self._clock = clock
-        self.specs = bucket_specs(task.config)
-        self._tokenizer = Tokenizer(task.symbols, task.config.text.blank)
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        config: Config,
+        symbols: tuple[str, ...],
+        condemned: Mapping[str, Reason] = MappingProxyType({}),
+        clip_seconds: float = CLIP_SECONDS,
+    ) -> None:
+        self._roots, self._config, self._condemned, self._clip_seconds = roots, config, condemned, clip_seconds
+        self.clock = StageClock()
+        self.specs = bucket_specs(config)
+        self._tokenizer = Tokenizer(symbols, config.text.blank)
 
     def bucket_of(self, clip: ClipReceipt) -> int:
         """Return the bucket of a kept clip's record."""
@@ -226,8 +236,8 @@ class ExampleMaker:
 
     def make(self, row: PlannedRow) -> tuple[ClipReceipt, list[bytes]]:
         """Return the row's receipt and its records: that of the mel, that of the wave if stored; none if rejected."""
-        task, config, clock = self._task, self._task.config, self._clock
-        path = task.roots[row.corpus] / row.audio
+        config, clock = self._config, self.clock
+        path = self._roots[row.corpus] / row.audio
         source: SourceStat | None = None
         checksum: str | None = None
         try:
@@ -261,10 +271,10 @@ class ExampleMaker:
             raise ClipOutOfMemoryError(row.id) from None
 
     def _refuse_condemned(self, row: PlannedRow) -> None:
-        if reason := self._task.condemned.get(row.id):
+        if reason := self._condemned.get(row.id):
             other_program = "look at the file with another program"
             found, remedy = {
-                Reason.TIMEOUT: (f"took over {self._task.clip_seconds:g} s", other_program),
+                Reason.TIMEOUT: (f"took over {self._clip_seconds:g} s", other_program),
                 Reason.CHANGED_WHILE_READ: ("changed while it was read", "run again when nothing writes it"),
             }.get(reason, ("the worker process died on it", other_program))
             raise AudioError(reason, f"{row.audio}: {found}, twice; {remedy}")

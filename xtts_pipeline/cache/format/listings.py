@@ -19,7 +19,8 @@ from xtts_pipeline.cache.format.manifest import (
     Name,
 )
 from xtts_pipeline.cache.format.problems import verify_command
-from xtts_pipeline.errors import CacheError, Reason
+from xtts_pipeline.corpus.utterance import Rejection
+from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.regular_files import open_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json
 from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
@@ -65,16 +66,6 @@ class UtteranceEntry:
     split: Literal["train", "val", "test"]
     text: Name
     tokens: Annotated[int, Field(ge=1)]
-
-
-@_strict
-class RejectedEntry:
-    """One rejected row; `where` is `file:line`."""
-
-    detail: str
-    id: str
-    reason: Annotated[str, Field(pattern=f"^({'|'.join(Reason)})$")]
-    where: str
 
 
 class Listing(Generic[Entry]):
@@ -126,7 +117,7 @@ class Listing(Generic[Entry]):
 
 
 UTTERANCES = Listing(UtteranceEntry)
-REJECTED = Listing(RejectedEntry)
+REJECTED = Listing(Rejection)
 
 
 def read_utterances(cache: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterator[UtteranceEntry]:
@@ -137,7 +128,7 @@ def read_utterances(cache: Path, most_bytes: int = MAX_LISTING_BYTES) -> Iterato
     return _read_sound(UTTERANCES, cache / UTTERANCES_NAME, most_bytes)
 
 
-def read_rejected(cache: Path) -> Iterator[RejectedEntry]:
+def read_rejected(cache: Path) -> Iterator[Rejection]:
     """Yield every rejected row, in the order of the lines of rejected.jsonl; raise as `read_utterances` does."""
     return _read_sound(REJECTED, cache / REJECTED_NAME)
 

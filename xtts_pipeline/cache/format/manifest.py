@@ -6,6 +6,7 @@ import mmap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -176,9 +177,11 @@ class Manifest:
         """Return the file names of a split's shards, or of one of its buckets, in order."""
         return [shard.name for shard in self.shards_of(split, bucket)]
 
-    def bucket_of_shard(self, name: str) -> int:
-        """Return the bucket of a shard file's records. Raises KeyError if the manifest lists no such file."""
-        return {shard.name: shard.bucket or 0 for shard in self.shards}[name]
+    @cached_property
+    def spec_of_shard(self) -> dict[str, RecordSpec]:
+        """The static shape of the records of each shard file."""
+        specs = bucket_specs(self)
+        return {shard.name: specs[shard.bucket or 0] for shard in self.shards}
 
     def shards_of(self, split: str, bucket: int | None = None) -> list[ShardEntry]:
         """Return the shards of a split, or of one of its buckets, in order."""
@@ -265,8 +268,9 @@ def listed_shards(manifest: Manifest) -> list[ShardName]:
     return sorted({name for shard in manifest.shards if (name := parse_shard_name(shard.name))})
 
 
-def record_spec_of(audio: AudioConfig, limits: LimitsConfig) -> RecordSpec:
-    """Return the static shape of records under these settings."""
+def record_spec(settings: Config | Manifest) -> RecordSpec:
+    """Return the static shape of the largest records under these settings."""
+    limits, audio = settings.limits, settings.audio
     return RecordSpec(limits.max_text_length, limits.max_mel_frames, audio.mel_bins, math.log(audio.floor))
 
 
@@ -283,14 +287,9 @@ def buckets_of(settings: Config | Manifest) -> tuple[Bucket, ...]:
 
 def bucket_specs(settings: Config | Manifest) -> tuple[RecordSpec, ...]:
     """Return the static shape of each bucket's records, the smallest first; one shape without buckets."""
-    largest = record_spec_of(settings.audio, settings.limits)
+    largest = record_spec(settings)
     shapes = (replace(largest, max_text_length=text, max_mel_frames=mel) for text, mel in buckets_of(settings))
     return tuple(shapes) or (largest,)
-
-
-def record_spec(manifest: Manifest, bucket: int | None = None) -> RecordSpec:
-    """Return the static shape of a bucket's records; by default the largest bucket's."""
-    return bucket_specs(manifest)[-1 if bucket is None else bucket]
 
 
 def fingerprint(settings: Config | Manifest, symbols: tuple[str, ...], mels_from: MelOrigin | None = None) -> str:
@@ -299,7 +298,7 @@ def fingerprint(settings: Config | Manifest, symbols: tuple[str, ...], mels_from
         "format_version": FORMAT_VERSION,
         **{section: getattr(settings, section).model_dump(mode="json") for section in RECORD_SECTIONS},
         "symbols": symbols,
-        "fields": [asdict(field) for field in record_spec_of(settings.audio, settings.limits).fields],
+        "fields": [asdict(field) for field in record_spec(settings).fields],
     }
     if buckets := buckets_of(settings):
         content["buckets"] = buckets

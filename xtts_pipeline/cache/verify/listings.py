@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from xtts_pipeline.cache.format.listings import REJECTED, UTTERANCES, RejectedEntry, UtteranceEntry
+from xtts_pipeline.cache.format.listings import REJECTED, UTTERANCES, UtteranceEntry
 from xtts_pipeline.cache.format.manifest import (
     MANIFEST_NAME,
     MEASURES,
@@ -21,6 +21,7 @@ from xtts_pipeline.cache.format.manifest import (
 from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import digest_of, parse_shard_file, shard_of
+from xtts_pipeline.corpus.utterance import Rejection
 
 _parse_shard_file = lru_cache(maxsize=4)(parse_shard_file)  # the lines of a shard are adjacent
 
@@ -92,7 +93,7 @@ def check_rejected(folder: Path, manifest: Manifest) -> RejectedCheck:
     reasons: Counter[str] = Counter()
     try:
         for number, entry in REJECTED.read(folder / REJECTED_NAME, expected.bytes):
-            if isinstance(entry, RejectedEntry):
+            if isinstance(entry, Rejection):
                 reasons[entry.reason] += 1
                 check.rows.add((entry.id, entry.reason, entry.detail))
             else:

@@ -18,11 +18,11 @@ from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.pool import local_pool
 from xtts_pipeline.cache.build.receipts import receipt_path
-from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask, StageClock
+from xtts_pipeline.cache.build.workers import ExampleMaker
 from xtts_pipeline.cache.format.contents import require_recorded_mels
 from xtts_pipeline.cache.format.example import decode_example, decode_values
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import Manifest, listed_shards, load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import Manifest, listed_shards, load_manifest
 from xtts_pipeline.cache.format.problems import Kind, Problem
 from xtts_pipeline.cache.format.schema import RecordSpec, wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX, ShardName
@@ -52,15 +52,12 @@ def check_sources(folder: Path, data: Path, sample: int) -> tuple[int, tuple[Pro
     entries.sort(key=lambda entry: hashlib.sha256(f"{manifest.fingerprint}:{entry.id}".encode()).digest())
     del entries[sample:]
     rows, refusals = _planned(corpus, entries, manifest)
-    task = ShardTask(
-        folder, folder, ShardName("train", 0, 1), (), (corpus.root,), _settings_of(manifest), manifest.symbols
-    )
-    maker = ExampleMaker(task, StageClock())
+    maker = ExampleMaker((corpus.root,), _settings_of(manifest), manifest.symbols)
     problems = []
     for shard in sorted({entry.shard for entry in entries}):
         files = [shard, *(WAVE_PREFIX + shard for _ in range(manifest.cache.store_waves))]
         payloads = [dict(enumerate(read_records(folder / file))) for file in files]
-        spec = record_spec(manifest, manifest.bucket_of_shard(shard))
+        spec = manifest.spec_of_shard[shard]
         for entry in (entry for entry in entries if entry.shard == shard):
             if entry.id in rows:
                 stored = [payloads_of_file[entry.position] for payloads_of_file in payloads]

@@ -171,7 +171,7 @@ def _compose(sources: Sequence[SourceCache], target: Path, taken: Collection[str
     target.rmdir()  # It appears again when all is written.
     total = sum(source.manifest.counts.kept for source in sources) if taken is None else len(taken)
     with progress_bar(total) as bar:
-        manifest = compose_cache(sources, target, lambda entry: taken is None or entry.id in taken, bar.update)
+        manifest = compose_cache(sources, target, taken, bar.update)
     print_report(ComposeReport(target, manifest), as_json)
 
 

@@ -1,8 +1,6 @@
 """Read lhotse's manifests: *recordings*.jsonl and *supervisions*.jsonl, plain or with gzip (.jsonl.gz)."""
 
-import gzip
 import json
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,15 +8,14 @@ from typing import Any
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.placement import place_names
-from xtts_pipeline.corpus.rows import CorpusRow, RowCollector, printable
+from xtts_pipeline.corpus.rows import CorpusRow, RowCollector, read_lines
 from xtts_pipeline.corpus.tables import split_in_name
-from xtts_pipeline.errors import CorpusError, Reason
-from xtts_pipeline.system.regular_files import identity_of, open_regular_file
+from xtts_pipeline.errors import Reason
+from xtts_pipeline.system.terminal import printable
 
 RECORDINGS, SUPERVISIONS = "recordings", "supervisions"
 # A supervision that leaves out more than this of its recording is a part of it.
 TOLERANCE_SECONDS = 0.1
-MAX_LINE_BYTES = 1 << 20
 
 
 class Lhotse:
@@ -96,19 +93,12 @@ def _problem(supervision: dict[str, Any], recording: dict[str, Any] | None, reco
 
 def _objects(path: Path, rows: RowCollector) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield `file:line` and each object; other lines are rejected. Raises CorpusError if the file cannot be read."""
-    try:
-        with open_regular_file(path) as opened:
-            rows.text_files.append((path, identity_of(opened.fileno())))
-            file = gzip.GzipFile(fileobj=opened) if path.suffix.lower() == ".gz" else opened
-            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
-                where = f"{path.name}:{number}"
-                try:
-                    value = json.loads(line)
-                except (ValueError, RecursionError):
-                    value = None
-                if isinstance(value, dict):
-                    yield where, value
-                elif line.strip():
-                    rows.reject(where, Reason.BAD_ROW, "not JSON; expected one object a line")
-    except (OSError, EOFError, zlib.error) as error:
-        raise CorpusError(f"{path}: cannot be read ({error}); expected JSON lines, plain or with gzip") from None
+    for where, line in read_lines(path, rows.root, rows, is_delimited=False):
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            yield where, value
+        else:
+            rows.reject(where, Reason.BAD_ROW, "not JSON; expected one object a line")

@@ -11,7 +11,9 @@ from pathlib import Path
 from xtts_pipeline.corpus.folders import add_clip, list_folder
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
-from xtts_pipeline.corpus.rows import APPLE_DOUBLE, DEFAULT_SPEAKER, RowCollector, id_of, printable, sounds_among
+from xtts_pipeline.corpus.rows import DEFAULT_SPEAKER, RowCollector
+from xtts_pipeline.corpus.sounds import APPLE_DOUBLE, id_of, sounds_among
+from xtts_pipeline.system.terminal import printable
 
 TRANSCRIPTS = (".txt", ".lab")
 SOUND_FOLDERS = ("audio", "audios", "clips", "data", "recordings", "sounds", "wav", "wavs")
@@ -33,14 +35,16 @@ class Pairs:
         if not source.is_dir():
             return None
         tried = 0
-        for folder, _, names in os.walk(source):
-            stems = _transcripts_among(names).keys()
+        for folder, folders, names in os.walk(source):
+            if folder.count("/") - str(source).count("/") >= MAX_DEPTH:
+                folders.clear()
+            stems = transcripts_among(names).keys()
             if not stems and folder != str(source) and (beside := _text_folder(Path(folder))):
                 stems = _transcripts_in(beside).keys()
             if any(id_of(name) in stems for name in sounds_among(names)):
                 return FoundCorpus(source)
             tried += len(names)
-            if tried > MAX_FILES_TRIED or folder.count("/") - str(source).count("/") > MAX_DEPTH:
+            if tried > MAX_FILES_TRIED:
                 return None
         return None
 
@@ -54,7 +58,7 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
     prefix = f"{folder}/" if folder else ""
     top = folder.partition("/")[0]
     speaker = DEFAULT_SPEAKER if top.lower() in ("", *SOUND_FOLDERS) else top
-    texts = {stem: prefix + name for stem, name in _transcripts_among(names).items()}
+    texts = {stem: prefix + name for stem, name in transcripts_among(names).items()}
     sounds = {id_of(name): name for name in sounds_among(names)}
     place = "beside it"
     if sounds and not texts and folder and (beside := _text_folder(rows.root / folder)):
@@ -70,7 +74,7 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
         _read_folder(prefix + name, rows, depth + 1)
 
 
-def _transcripts_among(names: Collection[str]) -> dict[str, str]:
+def transcripts_among(names: Collection[str]) -> dict[str, str]:
     """Return stem -> name of each transcript in a folder; a README is one only beside a sound of that name."""
     sounds = set(map(id_of, sounds_among(names)))
     found = {name.rpartition(".")[0]: name for name in names if name.lower().endswith(TRANSCRIPTS)}
@@ -84,7 +88,7 @@ def _transcripts_among(names: Collection[str]) -> dict[str, str]:
 def _transcripts_in(folder: Path) -> dict[str, str]:
     """Return stem -> name of each transcript in a folder; none if it cannot be listed, which its own turn reports."""
     with suppress(OSError):
-        return _transcripts_among([path.name for path in sorted(folder.iterdir())])
+        return transcripts_among([path.name for path in sorted(folder.iterdir())])
     return {}
 
 

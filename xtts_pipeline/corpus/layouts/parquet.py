@@ -9,7 +9,8 @@ from xtts_pipeline.corpus.columns import find_columns
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.placement import place_names
-from xtts_pipeline.corpus.rows import CorpusRow, RowCollector, SoundFiles
+from xtts_pipeline.corpus.rows import CorpusRow, RowCollector
+from xtts_pipeline.corpus.sounds import SoundFiles
 from xtts_pipeline.corpus.tables import split_in_name
 from xtts_pipeline.errors import ConfigError, CorpusError, Reason, output_errors
 from xtts_pipeline.system.installation import install_command
@@ -44,14 +45,16 @@ class Parquet:
         folder = rows.sound_folder or rows.sound_root or rows.root / rows.options.audio_dir
         if folder == rows.root:
             folder = _stored_sounds(found)
+        readings = []
         for path in found.tables:
             try:
                 with parquet.ParquetFile(path) as table:
                     rows.text_files.append((path, identity_of(path)))
-                    _read_table(path, table, rows, folder)
+                    readings.append(_read_table(path, table, rows, folder))
             except (OSError, ArrowException) as error:
                 problem = " ".join(str(error).split())
                 raise CorpusError(f"{path}: cannot be read ({problem}); expected a parquet file") from None
+        rows.keep_reading(readings)
 
 
 def _stored_sounds(found: FoundCorpus) -> Path:
@@ -63,14 +66,13 @@ def _stored_sounds(found: FoundCorpus) -> Path:
     return cache / f"{found.root.name}-{hashlib.sha256(repr(stats).encode()).hexdigest()[:12]}"
 
 
-def _read_table(path: Path, table: Any, rows: RowCollector, sound_folder: Path) -> None:
+def _read_table(path: Path, table: Any, rows: RowCollector, sound_folder: Path) -> ReadOptions:
+    """Add the rows of a file; return what was found out about it."""
     names = {name.lower(): name for name in table.schema_arrow.names}
     columns = find_columns(list(names), rows.options.columns)
     if not {"audio", "text"} <= columns.keys() or not set(columns.values()) <= names.keys():
         header = ", ".join(names)
         raise CorpusError(f"{path}: has the columns {header}; name two of them by --columns audio=NAME,text=NAME")
-    is_plain = all(role == column for role, column in columns.items())
-    rows.found = ReadOptions(columns={} if is_plain else columns, audio_dir=rows.options.audio_dir)
     split, read = split_in_name(path), list[dict[str, Any]]()
     chosen = [names[column] for column in dict.fromkeys(columns.values())]
     for batch in table.iter_batches(BATCH_ROWS, columns=chosen):
@@ -94,12 +96,14 @@ def _read_table(path: Path, table: Any, rows: RowCollector, sound_folder: Path) 
         speaker, language = texts.get("speaker", ""), texts.get("language", "")
         row_split = texts.get("split", "") or split
         rows.add(CorpusRow(where, row_id, audio, fields["text"], speaker, language, row_split), place.find)
+    is_plain = all(role == column for role, column in columns.items())
+    return ReadOptions(columns={} if is_plain else columns, audio_dir=rows.options.audio_dir)
 
 
 def _sound_of(value: object, name: str, folder: Path, rows: RowCollector) -> str:
     """Return a row's path of its sound, after writing it into the folder if the row has its bytes; empty if none.
 
-    Raises OutputError if it cannot be written.
+    Raises OutputError if it cannot be written, CorpusError if the folder holds another sound of this name.
     """
     content = value.get("bytes") if isinstance(value, dict) else None
     if not isinstance(content, bytes):
@@ -109,7 +113,9 @@ def _sound_of(value: object, name: str, folder: Path, rows: RowCollector) -> str
         rows.sounds = SoundFiles(folder)
     name += _SUFFIXES.get(content[:4], ".mp3")
     target = folder / name
-    if not target.is_file() or target.stat().st_size != len(content):
+    if target.is_file() and target.read_bytes() != content:
+        raise CorpusError(f"{target}: holds the sound of another row or data set; name an empty folder by --audio-dir")
+    if not target.is_file():
         with output_errors(target, "name a folder with room for the sounds of the dataset by --audio-dir or TMPDIR"):
             target.parent.mkdir(parents=True, exist_ok=True)
             # Of its own: another process may read the same data set.

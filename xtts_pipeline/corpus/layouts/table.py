@@ -24,7 +24,8 @@ from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, keys_of, read_json_li
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.placement import Placement, place_hits, place_names
-from xtts_pipeline.corpus.rows import SPLIT_NAMES, CorpusRow, RowCollector, SoundFiles, id_of, printable
+from xtts_pipeline.corpus.rows import SPLIT_NAMES, CorpusRow, RowCollector
+from xtts_pipeline.corpus.sounds import SoundFiles, id_of
 from xtts_pipeline.corpus.tables import (
     DELIMITERS,
     NUMBER,
@@ -41,6 +42,7 @@ from xtts_pipeline.corpus.tables import (
 )
 from xtts_pipeline.corpus.unused_columns import UnusedColumns
 from xtts_pipeline.errors import CorpusError, LayoutError
+from xtts_pipeline.system.terminal import printable
 
 MAX_COLUMN_NAME, MAX_COLUMN_WORDS = 40, 3
 _LANGUAGE_FOLDER = re.compile(r"[a-z]{2}_[A-Z]{2}")
@@ -107,9 +109,7 @@ class TableLayout:
 
     def read(self, found: FoundCorpus, rows: RowCollector) -> None:
         """Add each row of each table."""
-        readings = [self._read(table, rows) for table in found.tables]
-        if all(reading == readings[0] for reading in readings):
-            rows.found = readings[0]
+        rows.keep_reading([self._read(table, rows) for table in found.tables])
 
     def _tables_in(self, folder: Path, options: ReadOptions) -> list[Path]:
         files = [path for path in sorted(folder.iterdir()) if not path.is_symlink() and path.is_file()]
@@ -161,8 +161,9 @@ class TableLayout:
     def _read(self, table: Path, rows: RowCollector) -> ReadOptions:
         """Add the rows of a table; return what was found out about it."""
         options = rows.options
-        base = table.parent.relative_to(rows.root).as_posix() if rows.sound_root is None else "."
-        base = "" if base == "." else base
+        place = table.parent.relative_to(rows.root).as_posix()
+        place = "" if place == "." else place
+        base = place if rows.sound_root is None else ""  # where its sounds are looked for
         require_encoding(table, options.encoding, rows.language)
         plan = self._plan(table, options, rows.sounds)
         if plan is None:
@@ -170,7 +171,7 @@ class TableLayout:
         folder = "/".join(filter(None, (base, self._sound_folder(table))))
         placement = _placement(plan, rows, base, folder)
         is_usual = placement == Placement(rows.sounds, base, folder)
-        self._add_rows(plan, placement, rows, base, is_usual=is_usual)
+        self._add_rows(plan, placement, rows, place, is_usual=is_usual)
         if self.columns or self.no_header:
             columns = dict(options.columns)
         else:
@@ -183,14 +184,14 @@ class TableLayout:
         return replace(options, columns=columns, audio_dir=options.audio_dir or elsewhere)
 
     def _add_rows(
-        self, plan: TablePlan, placement: Placement, rows: RowCollector, base: str, *, is_usual: bool
+        self, plan: TablePlan, placement: Placement, rows: RowCollector, place: str, *, is_usual: bool
     ) -> None:
         columns = plan.columns
         audio_column, text_column, id_column = columns["audio"], columns["text"], columns.get("id", "")
         speaker_column, language_column = columns.get("speaker", ""), columns.get("language", "")
-        split_column, folder_name = columns.get("split", ""), base.rpartition("/")[2]
+        split_column, folder_name = columns.get("split", ""), place.rpartition("/")[2]
         table_split = split_in_name(plan.path) or (folder_name if folder_name in SPLIT_NAMES else "")
-        prefix = f"{base}/" if base and not self.keeps_ids else ""
+        prefix = f"{place}/" if place and not self.keeps_ids else ""
         unused = UnusedColumns(() if self.columns or self.infer else _unused_columns(plan))
         for where, fields in _rows_of(plan, rows):
             unused.add(fields)
@@ -201,7 +202,7 @@ class TableLayout:
                 row_id = fields.get(id_column, "").strip() or id_of(name)
             speaker, language = fields.get(speaker_column, ""), fields.get(language_column, "")
             if self.infer is not None:
-                speaker, language = self.infer(base, row_id)
+                speaker, language = self.infer(place, row_id)
             split = fields.get(split_column, "").strip() or table_split
             row_id = prefix + row_id if row_id else ""
             rows.add(CorpusRow(where, row_id, name, fields[text_column], speaker, language, split), placement.find)
@@ -379,7 +380,7 @@ def _without_numbers(name: str) -> str:
 def _book_of(base: str, _row_id: str) -> tuple[str, str]:
     """Return speaker and language of a book of M-AILABS: LANGUAGE/by_book/GENDER/SPEAKER/BOOK, or by_book/mix/BOOK."""
     parts = base.split("/")
-    behind = parts[parts.index("by_book") + 1 :]
+    behind = parts[parts.index("by_book") + 1 :] if "by_book" in parts else [""]
     language = next((part for part in parts if _LANGUAGE_FOLDER.fullmatch(part)), "")
     return behind[1] if len(behind) > 2 else behind[0], language
 

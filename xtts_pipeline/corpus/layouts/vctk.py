@@ -5,7 +5,9 @@ from pathlib import Path
 from xtts_pipeline.corpus.folders import add_clip, list_folder
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
-from xtts_pipeline.corpus.rows import SOUND_SUFFIXES, RowCollector, printable
+from xtts_pipeline.corpus.rows import RowCollector
+from xtts_pipeline.corpus.sounds import SOUND_SUFFIXES
+from xtts_pipeline.system.terminal import printable
 
 TEXT_FOLDER = "txt"
 SOUND_FOLDERS = ("wav48_silence_trimmed", "wav48")

@@ -15,9 +15,9 @@ import scipy.linalg
 from scipy.ndimage import uniform_filter1d
 
 from xtts_pipeline.corpus.segment.reference import Reference
-from xtts_pipeline.corpus.segment.speech import RecordedSpeech
+from xtts_pipeline.corpus.segment.speech import HOPS_PER_FRAME, HOPS_PER_SECOND, RecordedSpeech
 
-FRAMES_PER_SECOND = 25
+FRAMES_PER_SECOND = HOPS_PER_SECOND // HOPS_PER_FRAME
 CEPSTRA = 14
 RECORDED_CONTEXT, REFERENCE_CONTEXT = 1, 3
 DIRECTIONS = 24

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,7 @@ import soundfile
 from xtts_pipeline.audio.load import CONVERT, LIBRARY_ERRORS
 from xtts_pipeline.audio.save import encode_wave
 from xtts_pipeline.corpus.encodings import decode_text, likely_encoding
-from xtts_pipeline.corpus.layouts.pairs import TRANSCRIPTS
-from xtts_pipeline.corpus.rows import APPLE_DOUBLE, SOUND_SUFFIXES, UNREAD_SUFFIXES
+from xtts_pipeline.corpus.layouts.pairs import transcripts_among
 from xtts_pipeline.corpus.segment.align import LEAST_EXPLAINED, align
 from xtts_pipeline.corpus.segment.cut import (
     CutClip,
@@ -26,6 +26,7 @@ from xtts_pipeline.corpus.segment.cut import (
 )
 from xtts_pipeline.corpus.segment.reference import speak_reference
 from xtts_pipeline.corpus.segment.speech import hear
+from xtts_pipeline.corpus.sounds import APPLE_DOUBLE, SOUND_SUFFIXES, UNREAD_SUFFIXES
 from xtts_pipeline.errors import CorpusError, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -104,10 +105,10 @@ def find_recordings(data: Path) -> list[Recording]:
     """
     root = data if data.is_dir() else data.parent
     recordings = []
-    for place, _, found_names in sorted(os.walk(root)):
+    for place, _, found_names in sorted(islice(os.walk(root), None if data.is_dir() else 1)):
         folder, names = Path(place), sorted(name for name in found_names if not name.startswith(APPLE_DOUBLE))
         sounds = [name for name in names if name.lower().endswith(SOUND_SUFFIXES)]
-        texts = {Path(name).stem: name for name in names if name.lower().endswith(TRANSCRIPTS)}
+        texts = transcripts_among(names)
         for name in sounds:
             stem = Path(name).stem
             found = next(iter(texts.values())) if len(texts) == len(sounds) == 1 else texts.get(stem)
@@ -115,7 +116,8 @@ def find_recordings(data: Path) -> list[Recording]:
                 recording_id = _UNSAFE.sub("_", str((folder / stem).relative_to(root)))
                 recordings.append(Recording(recording_id, folder / name, folder / found if found else None))
     if not recordings:
-        if unread := next((path for path in sorted(root.rglob("*")) if path.suffix.lower() in UNREAD_SUFFIXES), None):
+        looked_at = sorted(data.rglob("*")) if data.is_dir() else [data]
+        if unread := next((path for path in looked_at if path.suffix.lower() in UNREAD_SUFFIXES), None):
             raise CorpusError(f"{unread}: a format that is not read; expected WAV, FLAC, OGG or MP3: {CONVERT}")
         raise CorpusError(f"{data}: no sound; expected long recordings such as book.wav, each beside book.txt")
     twice = [name for name, count in Counter(recording.id for recording in recordings).items() if count > 1]

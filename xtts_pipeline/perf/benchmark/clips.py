@@ -14,7 +14,7 @@ from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import read_utterances
-from xtts_pipeline.cache.format.manifest import Manifest, record_spec
+from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.schema import Example, without_padding
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config
@@ -47,7 +47,7 @@ def read_examples(cache: Path, manifest: Manifest, count: int) -> list[Example]:
     examples: list[Example] = []
     count, passed = min(count, total), 0
     for shard in shards:
-        spec, passed = record_spec(manifest, shard.bucket), passed + shard.records
+        spec, passed = manifest.spec_of_shard[shard.name], passed + shard.records
         wanted = count * passed // total - len(examples)
         examples += [
             without_padding(decode_example(payload, spec))

@@ -15,7 +15,7 @@ from safetensors.numpy import load, save
 
 from xtts_pipeline import __version__
 from xtts_pipeline.cache.format.identity import CacheIdentity
-from xtts_pipeline.cache.format.manifest import record_spec_of
+from xtts_pipeline.cache.format.manifest import record_spec
 from xtts_pipeline.config.load import override_synthesis
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
@@ -234,7 +234,7 @@ def _check_identity(cache: CacheIdentity, config: Config) -> None:
     spoken = cache.speaker_languages
     if spoken and (len(spoken) != len(cache.speakers) or not set(spoken) <= set(cache.languages)):
         raise ValueError(f"cache.speaker_languages: found {', '.join(spoken)}, expected a language of each speaker")
-    spec = record_spec_of(config.audio, config.limits)
+    spec = record_spec(config)
     if cache.spec != spec:
         raise ValueError(f"cache.spec: found {cache.spec}, the config gives {spec}")
 

@@ -14,7 +14,7 @@ import numpy as np
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME, UTTERANCES_NAME, load_manifest
 from xtts_pipeline.cache.format.problems import verify_command
 from xtts_pipeline.cache.format.schema import Example, without_padding
 from xtts_pipeline.cache.format.tfrecord import read_records
@@ -197,15 +197,13 @@ def inspect_record(cache: Path, id: str, output: Path) -> InspectReport:
     check_apart(output, cache)
     manifest = load_manifest(cache)
     entry = _find(cache, id)
-    buckets = {shard.name: shard.bucket for shard in manifest.shards}
     # The listing is not trusted: only shards of the manifest are opened.
-    payload = (
-        next(islice(read_records(cache / entry.shard), entry.position, None), None) if entry.shard in buckets else None
-    )
-    if payload is None:
+    spec = manifest.spec_of_shard.get(entry.shard)
+    payload = None if spec is None else next(islice(read_records(cache / entry.shard), entry.position, None), None)
+    if spec is None or payload is None:
         problem = f"has no record {entry.position}, which {UTTERANCES_NAME} lists"
         raise CacheError(f"{cache / entry.shard}: {problem}; run {verify_command(cache)}")
-    record = without_padding(decode_example(payload, record_spec(manifest, buckets[entry.shard])))
+    record = without_padding(decode_example(payload, spec))
     mel = record.mel.astype(np.float32)
     tokenizer = Tokenizer(manifest.symbols, manifest.text.blank)
     wave = GriffinLim.from_settings(manifest.audio, SynthesisConfig())(mel)
