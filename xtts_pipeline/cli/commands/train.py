@@ -199,7 +199,7 @@ def run_training(
     With `stage` the cache is copied under that folder first and read there.
 
     If the environment describes several workers (`training.distributed.cluster`), this process is one of them. Only the
-    chief writes; the others print only errors and return a short summary.
+    chief writes and shows the steps; the others return a short summary.
     """
     startup, cluster = StartupTimer(), find_cluster(os.environ, wait_workers)
     _check_options(output, allow_change, cluster, devices, is_resumed=resume)
