@@ -29,6 +29,7 @@ class InterruptingFinder:
 
 sys.meta_path.insert(0, InterruptingFinder())
 sys.argv = ["xtts", "config", "show"]
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored
 {before}
 from xtts_pipeline.__main__ import main
 main()
