@@ -1,1 +1,1 @@
-"""Records, shards and manifest: everything that writes, proves or streams a cache."""
+"""Records, shards and manifest: everything that writes, proves or copies a cache."""

@@ -1,4 +1,7 @@
-"""The one way to print: every line is escaped, since names in it may come from others."""
+"""Print results: every line is escaped, since names in it may come from others.
+
+Messages are printed by `xtts_pipeline.system.terminal.echo_line`, which escapes and folds them.
+"""
 
 from collections.abc import Sequence
 

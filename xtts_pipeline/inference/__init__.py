@@ -1,1 +1,1 @@
-"""Synthesis with a checkpoint: the Python API and the SavedModel export."""
+"""Synthesis with a checkpoint: the Python API, its exports, and the mels that a vocoder is matched to."""

@@ -20,7 +20,7 @@ from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.config.schema import Bucket, Config
 from xtts_pipeline.corpus.utterance import examples_by_reason
 
-SAMPLE_CLIPS = 64
+SAMPLE_CLIPS = 64  # at least, if there are so many
 SAMPLE_SECONDS = 2.0
 LEAST_SAMPLE_CLIPS = 9  # for a median
 

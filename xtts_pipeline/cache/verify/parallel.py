@@ -1,6 +1,6 @@
 """Map a function over items in forked processes, which share the memory read so far.
 
-For work that holds the GIL. Knows nothing of caches.
+For work that holds the GIL.
 """
 
 import multiprocessing

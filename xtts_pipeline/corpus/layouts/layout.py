@@ -36,4 +36,4 @@ class Layout(Protocol):
         """Return where to read from, or None if `source`, a folder or a file, has another layout. Reads little."""
 
     def read(self, found: FoundCorpus, rows: RowCollector) -> None:
-        """Add or reject every row, and set `rows.found`."""
+        """Add or reject every row, and keep what was found out about the tables, if anything."""
