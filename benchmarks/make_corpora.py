@@ -25,11 +25,12 @@ from pathlib import Path
 
 import soundfile
 
-from xtts_pipeline.corpus.demo.espeak import EspeakVoice, demo_sentences, persian_sentences
+from xtts_pipeline.corpus.demo.espeak import EspeakVoice, demo_sentences
 from xtts_pipeline.errors import CorpusError
 
 CORPORA = ("one-voice", "eight-voices", "two-languages")
 ENGLISH_VOICE, PERSIAN_VOICE = "en-us", "fa"
+PERSIAN_SENTENCES_FILE = Path(__file__).parent / "sentences_fa.txt"
 # espeak-ng's variants, each at least 10% higher than the one before: 84 to 230 Hz.
 VARIANTS = ("ian", "m4", "Jacky", "ed", "Nguyen", "aunty", "f2", "linda")
 # espeak-ng's flutter continues from text to text, so each process always speaks the same clips of one voice.
@@ -76,6 +77,11 @@ def read_transcripts(path: Path | None, count: int | None, most_characters: int 
         if most_characters is None or len(text) <= most_characters:
             rows.append((clip_id, text))
     return rows[:count]
+
+
+def persian_sentences() -> list[str]:
+    """Return 400 Persian sentences, written for this project."""
+    return PERSIAN_SENTENCES_FILE.read_text(encoding="utf-8").splitlines()
 
 
 def clips_of(corpus: str, english: Sequence[tuple[str, str]], variants: Sequence[str]) -> Iterator[Clip]:

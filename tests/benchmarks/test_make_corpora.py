@@ -6,10 +6,9 @@ import pytest
 import soundfile
 
 from benchmarks import make_corpora
-from benchmarks.make_corpora import Clip, clips_of, make_corpus, portions, read_transcripts
+from benchmarks.make_corpora import Clip, clips_of, make_corpus, persian_sentences, portions, read_transcripts
 from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.config.load import load_config
-from xtts_pipeline.corpus.demo.espeak import persian_sentences
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import CorpusError
 

@@ -19,7 +19,6 @@ from xtts_pipeline.text.normalize import primary_language
 from xtts_pipeline.text.phonemes import espeak_names
 
 SENTENCES_FILE = Path(__file__).parent / "sentences.txt"
-PERSIAN_SENTENCES_FILE = Path(__file__).parent / "sentences_fa.txt"
 
 # Values of espeak-ng's speak_lib.h, version 1.52.
 _AUDIO_OUTPUT_SYNCHRONOUS = 2
@@ -158,11 +157,6 @@ class EspeakVoice:
 def demo_sentences() -> list[str]:
     """Return the sentences of the demo's corpus."""
     return SENTENCES_FILE.read_text(encoding="utf-8").splitlines()
-
-
-def persian_sentences() -> list[str]:
-    """Return 400 Persian sentences, written for this project; the demo does not speak them."""
-    return PERSIAN_SENTENCES_FILE.read_text(encoding="utf-8").splitlines()
 
 
 def make_corpus(folder: Path) -> int:

@@ -3,8 +3,8 @@
 import re
 from collections import Counter
 
+from benchmarks.make_corpora import persian_sentences
 from xtts_pipeline.config.schema import TextConfig
-from xtts_pipeline.corpus.demo.espeak import persian_sentences
 from xtts_pipeline.text.normalize import normalize
 
 LETTERS = "آابپتثجچحخدذرزژسشصضطظعغفقکگلمنوهی"
