@@ -9,19 +9,22 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.errors import EXIT_UNTRUE, OutputError, did_you_mean, output_errors
 from xtts_pipeline.plots import PICTURE_SUFFIXES
+from xtts_pipeline.system.machine import usable_cores
 from xtts_pipeline.system.storage import folder_path, is_stored
 from xtts_pipeline.system.terminal import columns_of, echo_line, fold, has_surrogate
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_COUNT = 2**31 - 1
 
@@ -212,4 +215,16 @@ stored_cache_option = click.option(
     show_default=True,
     help="Folder of the cache, or a store: gs://bucket/cache.",
 )
+
+
+def jobs_option(text: str) -> Callable[[F], F]:
+    """Return the option for a number of processes with this help, by default one for each core that may be used."""
+    return click.option("--jobs", type=COUNT, default=_core_count, show_default="all usable cores", help=text)
+
+
+def _core_count() -> int:
+    # joblib.cpu_count rounds alike, but importing joblib takes as long as verifying a small cache.
+    return math.ceil(usable_cores().usable)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, alone on stdout.")

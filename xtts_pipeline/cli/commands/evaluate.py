@@ -6,13 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import click
-import joblib
 
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.schema import SPLITS
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, dated_folder, json_option, print_report, whole_folder
+from xtts_pipeline.cli.options import (
+    COUNT,
+    FOLDER,
+    Choice,
+    dated_folder,
+    jobs_option,
+    json_option,
+    print_report,
+    whole_folder,
+)
 from xtts_pipeline.cli.progress import progress_bar
 from xtts_pipeline.cli.run_options import (
     cache_of_run,
@@ -208,13 +216,7 @@ class EvaluationReport:
     help="Judge recordings, copy synthesis and speech by DNSMOS, STOI and, where installed, PESQ and speaker "
     "similarity, which needs the extra `eval`.",
 )
-@click.option(
-    "--jobs",
-    type=COUNT,
-    default=joblib.cpu_count,
-    show_default="all usable cores",
-    help="Number of processes that compare speech with the truth.",
-)
+@jobs_option("Number of processes that compare speech with the truth.")
 @json_option
 @click.pass_obj
 def evaluate(debug: bool, /, as_json: bool, **options: Any) -> None:

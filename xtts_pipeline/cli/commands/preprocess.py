@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
-import joblib
 
 from xtts_pipeline.audio.filterbank import describe_silent_filters
 from xtts_pipeline.cache.build.build import (
@@ -39,6 +38,7 @@ from xtts_pipeline.cli.options import (
     Choice,
     Share,
     cache_option,
+    jobs_option,
     json_option,
     print_report,
     print_warnings,
@@ -239,9 +239,7 @@ class DryRunReport:
 @config_options
 @corpus_options
 @click.option("--val-data", type=FOLDER, help="A second corpus that becomes the validation split.")
-@click.option(
-    "--jobs", type=COUNT, default=joblib.cpu_count, show_default="all usable cores", help="Number of worker processes."
-)
+@jobs_option("Number of worker processes.")
 @click.option(
     "--max-rejected",
     type=Share(),

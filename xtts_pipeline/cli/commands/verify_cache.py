@@ -5,7 +5,6 @@ import os
 # OpenBLAS starts its threads at import, and only a process of one thread can be forked.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -17,9 +16,8 @@ from xtts_pipeline.cache.verify.verify import Level, VerifyReport
 from xtts_pipeline.cache.verify.verify import verify_cache as verify_bytes
 from xtts_pipeline.cli.gate import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, json_option, print_report, stored_cache_option
+from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, jobs_option, json_option, print_report, stored_cache_option
 from xtts_pipeline.errors import ConfigError
-from xtts_pipeline.system.machine import usable_cores
 from xtts_pipeline.system.storage import check_local
 from xtts_pipeline.system.terminal import echo_line
 
@@ -38,14 +36,7 @@ DEFAULT_SAMPLE = 20
 @click.option("--data", type=FOLDER, help="Folder of the corpus, for --level deep and --repair.")
 @click.option("--sample", type=COUNT, help=f"Clips that --level deep computes again.  [default: {DEFAULT_SAMPLE}]")
 @click.option("--repair", is_flag=True, help="Rebuild what is broken from --data, then verify again.")
-@click.option(
-    "--jobs",
-    type=COUNT,
-    # joblib.cpu_count rounds alike, but importing joblib takes as long as verifying a small cache.
-    default=lambda: math.ceil(usable_cores().usable),
-    show_default="all usable cores",
-    help="Number of processes that read shards.",
-)
+@jobs_option("Number of processes that read shards.")
 @json_option
 def verify_cache(
     cache: Path, level: Level, data: Path | None, sample: int | None, repair: bool, jobs: int, as_json: bool

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Literal
 
 import click
-import joblib
 
 from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.build.shapes import auto_buckets
@@ -20,9 +19,9 @@ from xtts_pipeline.cli.corpus_options import corpus_options, print_readings
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import (
     CACHE_FOLDER,
-    COUNT,
     FOLDER,
     dated_folder,
+    jobs_option,
     json_option,
     print_report,
     whole_folder,
@@ -123,9 +122,7 @@ class RunReport:
 )
 @config_options
 @corpus_options
-@click.option(
-    "--jobs", type=COUNT, default=joblib.cpu_count, show_default="all usable cores", help="Number of worker processes."
-)
+@jobs_option("Number of worker processes.")
 @json_option
 def report(
     data: Path | None,
