@@ -98,8 +98,7 @@ def both_ways(cache: Path, native: OnlineSource, config: Config) -> Iterator[tup
     manifest = load_manifest(cache)
     cached = CachedSource(cache, manifest)
     for bucket in range(manifest.bucket_count):
-        if manifest.split_records("train", bucket):
-            clips = manifest.split_records("train", bucket)
+        if clips := manifest.split_records("train", bucket):
             both = (source.training_dataset(source.order(config, bucket, 1)).take(clips) for source in (cached, native))
             yield from zip(*both, strict=True)
         if manifest.split_records("val", bucket):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cache.build.test_plan import make_corpus
 from tests.cache.corpora import make_config, write_clip
+from xtts_pipeline.cache.build import workers
 from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.workers import ExampleMaker, ShardTask
 from xtts_pipeline.cache.format.shards import ShardName
@@ -35,6 +36,18 @@ def make_task(root: Path, config: Config) -> ShardTask:
 def make(task: ShardTask) -> tuple[str | None, list[bytes]]:
     clip, payloads = ExampleMaker(task.roots, task.config, task.symbols).make(task.rows[0])
     return clip.reason, payloads
+
+
+def test_a_clip_that_takes_all_memory_is_one_line_where_no_worker_is_left_to_retry_it(
+    task: ShardTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhaust(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(workers, "decode_wave", exhaust)
+    message = r"^clip: the clip takes more memory than there is; free some, or leave it out"
+    with pytest.raises(CacheError, match=message):
+        make(task)
 
 
 def test_a_sound_clip_becomes_a_record(task: ShardTask) -> None:
