@@ -30,7 +30,7 @@ _run_option = click.option("--run", type=FOLDER, help="Folder of a run whose cac
 _network_option = click.option(
     "--network",
     type=click.Choice(get_args(NetworkKind)),
-    help="Whose step is diagnosed.  [default: that of the run's checkpoints, else acoustic]",
+    help="Whose step is diagnosed.  [default: that of the run, else acoustic]",
 )
 
 
