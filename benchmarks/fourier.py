@@ -21,7 +21,8 @@ def magnitudes(size: int) -> dict[str, Callable[[Any], Any]]:
     """Return the functions from waves [B, N] to magnitudes [B, frames, 1 + size // 2], by name."""
     import tensorflow as tf
 
-    from xtts_pipeline.vocoder.fourier import TINY_POWER, Stft, periodic_hann
+    from xtts_pipeline.audio.mel import periodic_hann
+    from xtts_pipeline.vocoder.fourier import TINY_POWER, Stft
 
     window, hop, bins = periodic_hann(size), size // 4, 1 + size // 2
     angle = 2 * np.pi * np.outer(np.arange(size), np.arange(bins)) / size

@@ -2,6 +2,7 @@
 
 import io
 import os
+import struct
 import threading
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from xtts_pipeline.audio import save
 from xtts_pipeline.audio.save import HEADER_BYTES, WavStream, write_wave
 from xtts_pipeline.errors import AudioError, OutputError
 
@@ -116,6 +118,15 @@ def test_a_stream_into_a_pipe_has_an_unknown_length() -> None:
     content = pipe.getvalue()
     assert (content[:4], content[4:8], content[40:44]) == (b"RIFF", b"\xff" * 4, b"\xff" * 4)
     assert len(content) == HEADER_BYTES + 20
+
+
+def test_a_stream_over_the_largest_size_has_an_unknown_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    stream = WavStream(file, 8_000, can_seek=True)
+    monkeypatch.setattr(save, "UNKNOWN_BYTES", 100)  # 4 GiB take too long
+    stream.write(np.zeros(80))
+    assert file.getvalue()[40:44] == struct.pack("<I", 100)
+    assert len(file.getvalue()) == HEADER_BYTES + 160
 
 
 def test_a_stream_clips_loud_samples_and_refuses_those_that_are_not_finite() -> None:

@@ -63,9 +63,10 @@ def test_the_level_is_that_of_the_speech_however_long_the_silence_is():
     speech = tone(1.0)
     rms_db = 20 * np.log10(np.sqrt(np.mean(np.square(speech))))
 
-    for silence in (0.0, 3.0):
-        wave = np.concatenate([speech, np.zeros(round(silence * RATE), np.float32)])
-        assert measure(wave).level_db == pytest.approx(rms_db, abs=0.6)
+    for silence in (0.0, 3.0, 24.0):
+        found = measure(np.concatenate([speech, np.zeros(round(silence * RATE), np.float32)]))
+        assert found.level_db == pytest.approx(rms_db, abs=0.6)
+        assert found.trailing_silence == pytest.approx(silence, abs=0.04)
 
 
 def test_without_a_wave_there_is_neither_a_level_nor_clipping():

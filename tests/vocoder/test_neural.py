@@ -84,6 +84,7 @@ def test_an_untrained_generator_has_the_magnitudes_of_the_mel() -> None:
     assert magnitude.mean(axis=0).argmax() * AUDIO.sample_rate / AUDIO.fft_size == pytest.approx(1_000, abs=100)
 
 
-def test_frames_that_are_not_finite_are_refused(vocoder: NeuralVocoder) -> None:
+@pytest.mark.parametrize("bad", [np.nan, 90.0])
+def test_frames_that_are_no_log_mel_are_refused(vocoder: NeuralVocoder, bad: float) -> None:
     with pytest.raises(AudioError, match="not finite"):
-        vocoder(np.full((3, AUDIO.mel_bins), np.nan, np.float32))
+        vocoder(np.full((3, AUDIO.mel_bins), bad, np.float32))

@@ -135,7 +135,10 @@ def _decode(source: bytes, limits: LimitsConfig) -> DecodedClip:
 
 
 def read_sound_length(path: Path) -> tuple[int, int]:
-    """Return the samples and the sample rate in the header of a sound file. Raises AudioError if it cannot be read."""
+    """Return the samples and the sample rate in the header of a sound file. Raises AudioError if it cannot be read.
+
+    libmpg123 may print a warning: callers read within `silent_decoder`, once for many files.
+    """
     try:
         with open_regular_file(path) as source:
             _check_container(source)

@@ -115,7 +115,12 @@ def hann_window(audio: AudioConfig) -> np.ndarray:
     """Return the periodic Hann window of `window_samples`, centred in `fft_size`: float32 [fft_size], read-only."""
     window = np.zeros(audio.fft_size, np.float32)
     start = (audio.fft_size - audio.window_samples) // 2
-    phase = 2 * np.pi * np.arange(audio.window_samples) / audio.window_samples
-    window[start : start + audio.window_samples] = 0.5 - 0.5 * np.cos(phase)
+    window[start : start + audio.window_samples] = periodic_hann(audio.window_samples)
     window.flags.writeable = False
     return window
+
+
+def periodic_hann(size: int) -> np.ndarray:
+    """Return the periodic Hann window, float32 [size]."""
+    window: np.ndarray = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(size) / size)
+    return window.astype(np.float32)

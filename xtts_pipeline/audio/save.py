@@ -106,7 +106,8 @@ def clip_to_int16(wave: np.ndarray) -> np.ndarray:
 
 
 def _header(data_bytes: int, sample_rate: int) -> bytes:
-    riff_bytes = min(HEADER_BYTES - 8 + data_bytes, UNKNOWN_BYTES)
+    # A wave over 4 GiB has no size in this format; players read it until it ends.
+    data_bytes, riff_bytes = (min(size, UNKNOWN_BYTES) for size in (data_bytes, HEADER_BYTES - 8 + data_bytes))
     byte_rate = sample_rate * BYTES_PER_SAMPLE
     pcm = struct.pack("<IHHIIHH", 16, 1, 1, sample_rate, byte_rate, BYTES_PER_SAMPLE, 8 * BYTES_PER_SAMPLE)
     return b"RIFF" + struct.pack("<I", riff_bytes) + b"WAVEfmt " + pcm + b"data" + struct.pack("<I", data_bytes)

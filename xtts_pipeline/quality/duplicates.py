@@ -1,12 +1,14 @@
-"""Find texts and sounds that a corpus has twice, exactly or nearly. NumPy only."""
+"""Find texts and sounds that a corpus has twice, exactly or nearly. No TensorFlow."""
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
 
 # Texts that share their first or last words are compared.
 SHARED_WORDS = 4
@@ -101,16 +103,20 @@ def _fingerprint(cepstra: np.ndarray) -> np.ndarray:
     return flat / max(float(np.linalg.norm(flat)), 1e-9)
 
 
-def _groups(kind: str, pairs: Iterable[Pair]) -> list[DuplicateGroup]:
+def _groups(kind: str, pairs: Sequence[Pair]) -> list[DuplicateGroup]:
     """Join pairs that share a clip."""
-    group_of: dict[int, int] = {}
-    members: dict[int, set[int]] = {}
-    likeness: dict[int, float] = {}
-    for one, other, pair_likeness in pairs:
-        target, merged = group_of.get(one, one), group_of.get(other, other)
-        joined = members.pop(target, {one}) | members.pop(merged, {other})
-        like = min(pair_likeness, likeness.pop(target, 1.0), likeness.pop(merged, 1.0))
-        members[target], likeness[target] = joined, like
-        group_of.update(dict.fromkeys(joined, target))
-    ordered = sorted(members, key=lambda target: min(members[target]))
-    return [DuplicateGroup(kind, tuple(sorted(members[target])), likeness[target]) for target in ordered]
+    clips = sorted({clip for pair in pairs for clip in pair[:2]})
+    if not clips:
+        return []
+    place = {clip: number for number, clip in enumerate(clips)}
+    ends = [[place[pair[end]] for pair in pairs] for end in (0, 1)]
+    _, group_of = connected_components(
+        coo_matrix((np.ones(len(pairs)), ends), (len(clips), len(clips))), directed=False
+    )
+    members, likeness = defaultdict[int, list[int]](list), defaultdict[int, float](lambda: 1.0)
+    for clip in clips:
+        members[group_of[place[clip]]].append(clip)
+    for one, _, pair_likeness in pairs:
+        group = group_of[place[one]]
+        likeness[group] = min(likeness[group], pair_likeness)
+    return [DuplicateGroup(kind, tuple(members[group]), likeness[group]) for group in members]

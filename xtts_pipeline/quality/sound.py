@@ -17,6 +17,8 @@ SILENCE_BELOW_SPEECH_DB, SILENCE_ABOVE_NOISE_DB = 35.0, 6.0
 # Noise that comes nearer to the speech than this hides every pause.
 LEAST_SPEECH_ABOVE_SILENCE_DB = 12.0
 SPEECH_PERCENTILE, NOISE_PERCENTILE = 95.0, 5.0
+# Speech is at most this far below the loudest frame: in a clip that is nearly all silence, the percentile is noise.
+SPEECH_BELOW_LOUDEST_DB = 20.0
 # A sample this near to the clip's own peak counts as cut off: a clip may be made quieter after it was clipped.
 CUT_OFF_SHARE_OF_PEAK = 0.99
 CEPSTRA = 13
@@ -70,6 +72,7 @@ def measure_sound(
     frame_seconds = audio.hop_samples / audio.sample_rate
     energy_db = frame_energies_db(mel)
     noise_db, speech_db = np.percentile(energy_db, (NOISE_PERCENTILE, SPEECH_PERCENTILE))
+    speech_db = max(speech_db, energy_db.max() - SPEECH_BELOW_LOUDEST_DB)
     is_silent = energy_db < _silence_db(noise_db, speech_db)
     leading, trailing, pause = _silent_runs(is_silent)
     is_loud = ~is_silent

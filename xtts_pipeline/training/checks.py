@@ -82,7 +82,8 @@ def describe_batches(manifest: Manifest, config: Config, shares: int = 1) -> lis
     sizes = batch_sizes(specs, config.training.clips_per_batch, config.training.accumulation_steps * shares)
     shapes = ", ".join(f"{rows} x {spec.shape_text}" for rows, spec in zip(sizes, specs, strict=True))
     described = f"batches (clips x tokens x frames): {shapes}; {padding_share(manifest):.0%} of the frames are padding"
-    return [described, *padding_advice(manifest, config)]
+    # A cache does not tell whether its buckets are the best ones, those of `auto`.
+    return [described] if manifest.buckets else [described, *padding_advice(manifest, config)]
 
 
 def slow_settings(training: TrainingConfig) -> list[str]:

@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import tensorflow as tf
 
+from xtts_pipeline.audio.mel import periodic_hann
 from xtts_pipeline.model.layers import Dense, Initializer
-from xtts_pipeline.vocoder.fourier import Stft, periodic_hann
+from xtts_pipeline.vocoder.fourier import Stft
 
 SLOPE = 0.1
 # The judgement of each place, and the features of each layer.

@@ -53,7 +53,7 @@ class InverseStft:
 
     def __init__(self, audio: AudioConfig) -> None:
         self.audio = audio
-        self._window = hann_window(audio).astype(np.float32)
+        self._window = hann_window(audio)
         # Zeros that complete the last hop.
         self._rest = audio.overlap * audio.hop_samples - audio.fft_size
 
@@ -100,8 +100,3 @@ def between_centres(wave_BHN: tf.Tensor, audio: AudioConfig) -> tf.Tensor:
     frames = hops + 1 - audio.overlap
     start = audio.fft_size // 2
     return tf.reshape(wave_BHN, [rows, hops * hop_samples])[:, start : start + (frames - 1) * hop_samples]
-
-
-def periodic_hann(size: int) -> np.ndarray:
-    """Return the periodic Hann window, float32 [size]."""
-    return np.hanning(size + 1)[:-1].astype(np.float32)

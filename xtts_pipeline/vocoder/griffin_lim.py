@@ -19,6 +19,8 @@ BLOCK_FRAMES = 32
 # Latency in frames: 0.37 s at 22,050 Hz and hops of 256. Fewer cost more, since the look-ahead is computed twice.
 STREAM_BLOCK_FRAMES = 32
 TINY = np.float32(1e-12)
+# Speech is below 3. Above 78, Griffin-Lim's spectra overflow float32.
+LARGEST_LOG_MEL = 60.0
 
 
 class Vocoder(Protocol):
@@ -145,9 +147,8 @@ class _Span:
         self._last = np.concatenate([self._last, np.zeros((frames, bins), np.complex64)])
         self._sums = np.concatenate([self._sums, np.zeros((frames, self.audio.hop_samples), np.float32)])
         for block in _blocks(old, old + frames):
-            spectrum = self._spectrum[: block.stop - block.start]
-            np.multiply(self._magnitudes[block], middle, out=spectrum[:, :bins])
-            _add_frames(spectrum, self._sums[block.start :], self.audio)
+            np.multiply(self._magnitudes[block], middle, out=self._spectrum[: block.stop - block.start, :bins])
+            self._add_frames(block)
 
     def search(self, iterations: int, momentum: float, settled: int, *, is_last: bool) -> np.ndarray:
         """Iterate, settle the first `settled` frames; return the wave, float32 [(frames + overlap - 1) * hop_samples].
@@ -155,7 +156,6 @@ class _Span:
         Each iteration visits each block once: spectrum of the last wave, new phases, frames of the next wave.
         """
         gain = overlap_gain(self.first, self.frames, self.audio, is_last)
-        bins = self._magnitudes.shape[1]
         tails = self._settled
         for _ in range(iterations):
             last_wave = (self._sums * gain).reshape(-1)
@@ -164,9 +164,8 @@ class _Span:
             for block in [*_blocks(0, settled), *_blocks(settled, self.frames)]:
                 if block.start == settled:
                     tails = self._sums[settled : settled + self.audio.overlap - 1].copy()
-                spectrum = self._spectrum[: block.stop - block.start]
-                _update_phases(last_wave, block, self._magnitudes, self._last, momentum, self.audio, spectrum[:, :bins])
-                _add_frames(spectrum, self._sums[block.start :], self.audio)
+                self._update_phases(last_wave, block, momentum)
+                self._add_frames(block)
         wave: np.ndarray = (self._sums * gain).reshape(-1)
         self.first += settled
         self._settled = tails
@@ -177,9 +176,41 @@ class _Span:
         )
         return wave
 
+    def _update_phases(self, wave: np.ndarray, block: slice, momentum: float) -> None:
+        """Set the block's spectrum to its magnitudes with the accelerated phases of `wave`, and keep that of `wave`."""
+        magnitudes, direction = self._magnitudes[block], self._last[block]
+        out = self._spectrum[: len(magnitudes), : magnitudes.shape[1]]
+        frames = sliding_window_view(wave, self.audio.fft_size)[:: self.audio.hop_samples][block]
+        spectrum = scipy.fft.rfft(frames * hann_window(self.audio))[:, : magnitudes.shape[1]]
+        # In this form, as in librosa, the momentum acts on the target phases alone.
+        direction *= np.float32(-momentum / (1 + momentum))
+        direction += spectrum
+        size = np.abs(direction)
+        size += TINY
+        np.multiply(direction, np.divide(magnitudes, size, out=size), out=out)
+        self._last[block] = spectrum
+
+    def _add_frames(self, block: slice) -> None:
+        """Overlap-add the windowed frames of the block's spectrum to the next wave."""
+        audio = self.audio
+        frames = scipy.fft.irfft(self._spectrum[: block.stop - block.start], audio.fft_size)
+        frames *= hann_window(audio)
+        if rest := audio.overlap * audio.hop_samples - audio.fft_size:
+            frames = np.pad(frames, ((0, 0), (0, rest)))
+        hops = frames.reshape(len(frames), audio.overlap, audio.hop_samples)
+        for shift in range(audio.overlap):
+            self._sums[block.start + shift : block.stop + shift] += hops[:, shift]
+
 
 def _blocks(start: int, stop: int) -> list[slice]:
     return [slice(begin, min(begin + BLOCK_FRAMES, stop)) for begin in range(start, stop, BLOCK_FRAMES)]
+
+
+def check_frames(log_mel: np.ndarray) -> None:
+    """Raise AudioError unless natural-log mel frames are finite, and quiet enough for spectra in float32."""
+    if not np.isfinite(log_mel).all() or log_mel.max(initial=0.0) > LARGEST_LOG_MEL:
+        found = f"the mel frames are not finite or above {LARGEST_LOG_MEL:g} in natural log"
+        raise AudioError(Reason.AUDIO_NOT_FINITE, f"{found}; expected what log_mel returns")
 
 
 def mel_to_magnitudes(log_mel: np.ndarray, audio: AudioConfig) -> np.ndarray:
@@ -189,13 +220,8 @@ def mel_to_magnitudes(log_mel: np.ndarray, audio: AudioConfig) -> np.ndarray:
     the filters' interpolation, so the result is smooth and nearer to the true spectrum than least squares. Raises
     AudioError if the frames are not finite, or too loud for float32.
     """
-    with np.errstate(over="ignore"):
-        mel = np.exp(log_mel.astype(np.float32))
-    if not np.isfinite(mel).all():
-        raise AudioError(
-            Reason.AUDIO_NOT_FINITE,
-            "the mel frames are not finite or above 88 in natural log; expected what log_mel returns",
-        )
+    check_frames(log_mel)
+    mel = np.exp(log_mel.astype(np.float32))
     filters, spread = inversion_plan(audio)
     magnitudes: np.ndarray = (mel / (filters.sum(axis=1) + TINY)) @ spread
     for _ in range(MAGNITUDE_UPDATES):
@@ -237,37 +263,3 @@ def window_squares(audio: AudioConfig) -> np.ndarray:
     squares = np.zeros((audio.overlap, audio.hop_samples), np.float32)
     squares.reshape(-1)[: audio.fft_size] = np.square(hann_window(audio))
     return squares
-
-
-def _update_phases(
-    wave: np.ndarray,
-    block: slice,
-    magnitudes: np.ndarray,
-    last: np.ndarray,
-    momentum: float,
-    audio: AudioConfig,
-    out: np.ndarray,
-) -> None:
-    """Write the block's magnitudes with the accelerated phases of `wave` to `out`, and its spectrum to `last`."""
-    frames = sliding_window_view(wave, audio.fft_size)[:: audio.hop_samples][block]
-    spectrum = scipy.fft.rfft(frames * hann_window(audio))[:, : out.shape[1]]
-    # In this form, as in librosa, the momentum acts on the target phases alone.
-    direction = last[block]
-    direction *= np.float32(-momentum / (1 + momentum))
-    direction += spectrum
-    size = np.abs(direction)
-    size += TINY
-    np.multiply(direction, np.divide(magnitudes[block], size, out=size), out=out)
-    last[block] = spectrum
-
-
-def _add_frames(spectrum: np.ndarray, wave_hops: np.ndarray, audio: AudioConfig) -> None:
-    """Overlap-add the block's windowed frames to the wave, [frames + overlap - 1, hop_samples]."""
-    frames = scipy.fft.irfft(spectrum, audio.fft_size)
-    frames *= hann_window(audio)
-    rest = audio.overlap * audio.hop_samples - audio.fft_size
-    if rest:
-        frames = np.pad(frames, ((0, 0), (0, rest)))
-    hops = frames.reshape(len(frames), audio.overlap, audio.hop_samples)
-    for shift in range(audio.overlap):
-        wave_hops[shift : shift + len(frames)] += hops[:, shift]

@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.audio.filterbank import mel_filterbank
-from xtts_pipeline.audio.mel import hann_window
+from xtts_pipeline.audio.mel import hann_window, periodic_hann
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.vocoder.discriminators import Judgement
-from xtts_pipeline.vocoder.fourier import Stft, periodic_hann
+from xtts_pipeline.vocoder.fourier import Stft
 
 # Below this magnitude no listener hears a difference; the log of anything quieter would be noise.
 LEAST_MAGNITUDE = 1e-5

@@ -7,9 +7,8 @@ are carried from block to block. So a streamed block equals its part of the whol
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.errors import AudioError, Reason
 from xtts_pipeline.vocoder.generator import Generator
-from xtts_pipeline.vocoder.griffin_lim import TINY, window_squares
+from xtts_pipeline.vocoder.griffin_lim import TINY, check_frames, window_squares
 
 # The most frames of a block: long ones spend little on context and keep all cores busy.
 WHOLE_BLOCK_FRAMES, STREAM_BLOCK_FRAMES = 1024, 128
@@ -28,7 +27,10 @@ class NeuralVocoder:
         self.frames_of_block = tf.function(self._frames_of_block, signature, autograph=False)
 
     def __call__(self, log_mel: np.ndarray) -> np.ndarray:
-        """Return the wave, float32 [(frames - 1) * hop_samples]. Raises AudioError if the frames are not finite."""
+        """Return the wave, float32 [(frames - 1) * hop_samples].
+
+        Raises AudioError if the frames are not finite, or too loud for float32.
+        """
         stream = NeuralStream(self, WHOLE_BLOCK_FRAMES, WHOLE_BLOCK_FRAMES)
         return np.concatenate([stream.push(log_mel), stream.finish()])
 
@@ -74,10 +76,9 @@ class NeuralStream:
     def push(self, log_mel: np.ndarray) -> np.ndarray:
         """Take the next frames, float [frames, mel_bins]; return the samples that are now final, float32 [n].
 
-        Raises AudioError if the frames are not finite.
+        Raises AudioError if the frames are not finite, or too loud for float32.
         """
-        if not np.isfinite(log_mel).all():
-            raise AudioError(Reason.AUDIO_NOT_FINITE, "the mel frames are not finite; expected what log_mel returns")
+        check_frames(log_mel)
         self._mel = np.concatenate([self._mel, log_mel.astype(np.float32)])
         waves = [np.zeros(0, np.float32)]
         while (ready := self._first + len(self._mel) - self._reach - self._done) >= self._least:

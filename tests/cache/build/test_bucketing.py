@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cache.corpora import (
@@ -16,7 +17,10 @@ from tests.cache.corpora import (
     write_corpus,
     write_metadata,
 )
+from xtts_pipeline.audio.save import encode_wave
 from xtts_pipeline.cache.build import shapes
+from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows
+from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.receipts import load_receipt
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
@@ -25,6 +29,8 @@ from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.commands.verify_cache import verify
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.options import ReadOptions
+from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import CacheError
 
 PAIRS = ((24, 22), (32, 28), (40, 80))
@@ -275,6 +281,15 @@ def test_auto_uses_one_shape_for_few_clips(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "none", ONE_SHAPE)
     build(data, tmp_path / "auto", AUTO)
     assert cache_bytes(tmp_path / "none") == cache_bytes(tmp_path / "auto")
+
+
+def test_the_lengths_of_a_cut_mp3_are_read_in_silence(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    sound = encode_wave(Path("clip.mp3"), np.zeros(44_100, np.float32), 22_050)
+    (data / "wavs" / "clip-000.wav").write_bytes(sound[: len(sound) // 2])
+    lengths = judge_rows(index_corpora([read_corpus(data, ReadOptions(), "en")], AUTO), AUTO)
+    assert isinstance(lengths[0], RowLengths)
+    assert lengths[0].seconds == pytest.approx(2.0, abs=0.1)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_receipt_lists_every_file_of_its_shard(data: Path, tmp_path: Path) -> None:

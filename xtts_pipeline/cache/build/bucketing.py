@@ -20,6 +20,7 @@ from xtts_pipeline.cache.format.manifest import find_manifest, fingerprint
 from xtts_pipeline.config.schema import AudioConfig, Bucket, Config, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import AudioError, Reason, RowError
+from xtts_pipeline.system.stderr import silent_decoder
 from xtts_pipeline.text.tokens import Tokenizer, check_text_length
 
 HEADER_THREADS = 8
@@ -91,7 +92,7 @@ def judge_rows(index: CorpusIndex, config: Config, limits: LimitsConfig | None =
             return Rejection(row.id, row.where, error.reason, error.detail)
         return lengths
 
-    with ThreadPoolExecutor(HEADER_THREADS) as pool:
+    with silent_decoder(), ThreadPoolExecutor(HEADER_THREADS) as pool:
         return list(pool.map(judge, index.rows))
 
 

@@ -94,7 +94,8 @@ def _longest_quiet(level_db: np.ndarray, start: int, end: int) -> tuple[int, int
 def hear(path: Path) -> tuple[RecordedSpeech, int]:
     """Return the speech of a sound file of any length, and its sample rate. Raises CorpusError if it is no sound."""
     try:
-        _, rate = read_sound_length(path)
+        with silent_decoder():
+            _, rate = read_sound_length(path)
         if not MIN_SAMPLE_RATE <= rate <= MAX_SAMPLE_RATE:
             expected = f"{MIN_SAMPLE_RATE} to {MAX_SAMPLE_RATE}"
             raise CorpusError(f"{path}: {rate} samples a second, expected {expected}; resample it")
