@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.audio.filterbank import SLANEY_CORNER_HZ, bin_hz
+from xtts_pipeline.audio.filterbank import SLANEY_CORNER_HZ, bin_to_hz
 from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
 from xtts_pipeline.cache.format.contents import require_waves
 from xtts_pipeline.cache.format.listings import UtteranceEntry
@@ -111,7 +111,7 @@ def versions(
             places = np.interp(np.arange(int(speech.mel_length[0])) + 0.5, spoken, recorded)
             yield "recorded frames", recorded_TM[np.clip(places.astype(int), 0, frames - 1)]
     drawn_TM = network.predict_known(batch, reference, dropout, settings)[0, :frames].numpy()
-    is_low_M = bin_hz(np.arange(network.mel_bins), network.audio) < SLANEY_CORNER_HZ
+    is_low_M = bin_to_hz(np.arange(network.mel_bins), network.audio) < SLANEY_CORNER_HZ
     yield f"recorded below {SLANEY_CORNER_HZ:,.0f} Hz", np.where(is_low_M, recorded_TM, drawn_TM)
     yield f"recorded above {SLANEY_CORNER_HZ:,.0f} Hz", np.where(is_low_M, drawn_TM, recorded_TM)
 

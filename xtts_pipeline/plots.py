@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from xtts_pipeline.audio.filterbank import bin_of_hz
+from xtts_pipeline.audio.filterbank import hz_to_bin
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import output_errors
 from xtts_pipeline.system.atomic_files import write_output
@@ -75,7 +75,7 @@ def hertz_ticks(audio: AudioConfig) -> list[tuple[str, float]]:
     """Return round frequencies, such as `2k`, with their mel bins, as many as can be read at the side of a mel."""
     ticks: list[tuple[str, float]] = []
     for hertz in _TICKS_HZ:
-        place = bin_of_hz(hertz, audio)
+        place = hz_to_bin(hertz, audio)
         is_free = not ticks or place - ticks[-1][1] >= _TICK_SHARE * audio.mel_bins
         if 0 <= place < audio.mel_bins and is_free:
             ticks.append((f"{hertz // 1000}k" if hertz >= 1000 else f"{hertz}", place))

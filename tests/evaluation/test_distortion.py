@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from xtts_pipeline.audio.cepstrum import COEFFICIENTS, mel_cepstrum
 from xtts_pipeline.evaluation.distortion import (
-    COEFFICIENTS,
     mel_cepstral_distortion,
-    mel_cepstrum,
     mel_variance_ratio,
     warping_path,
 )

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.evaluation.distortion import mel_cepstral_distortion, mel_cepstrum
+from xtts_pipeline.audio.cepstrum import mel_cepstrum
+from xtts_pipeline.evaluation.distortion import mel_cepstral_distortion
 from xtts_pipeline.model.distortion import mel_distortion
 
 

@@ -1,1 +1,1 @@
-"""Decode sound files, compute log-mel frames, and save waves. NumPy only."""
+"""Decode sound files, compute log-mel frames, and save waves. No TensorFlow."""

@@ -35,13 +35,13 @@ def mel_filterbank(audio: AudioConfig) -> np.ndarray:
     return result
 
 
-def bin_of_hz(hz: float, audio: AudioConfig) -> float:
+def hz_to_bin(hz: float, audio: AudioConfig) -> float:
     """Return the mel bin whose filter is centred on a frequency, as a fraction between two bins."""
     low, high = _hz_to_mel(audio.min_hz), _hz_to_mel(audio.max_hz)
     return (audio.mel_bins + 1) * (_hz_to_mel(hz) - low) / (high - low) - 1
 
 
-def bin_hz(bins: np.ndarray, audio: AudioConfig) -> np.ndarray:
+def bin_to_hz(bins: np.ndarray, audio: AudioConfig) -> np.ndarray:
     """Return the frequency on which the filters of mel bins are centred, in Hz."""
     low, high = _hz_to_mel(audio.min_hz), _hz_to_mel(audio.max_hz)
     return _mel_to_hz(low + (high - low) * (bins + 1) / (audio.mel_bins + 1))

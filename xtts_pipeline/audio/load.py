@@ -81,12 +81,9 @@ def decode_wave(source: bytes, audio: AudioConfig, limits: LimitsConfig, name: s
     silent, constant or clipped.
     """
     decoded = decode_clip(source, limits, name)
-    wave = decoded.wave
-    if decoded.sample_rate != audio.sample_rate:
-        wave = soxr.resample(wave, decoded.sample_rate, audio.sample_rate, quality=RESAMPLING_QUALITY)
-        if wave.size == 0:
-            detail = f"{name}: under one sample at audio.sample_rate={audio.sample_rate}"
-            raise AudioError(Reason.AUDIO_TOO_SHORT, detail)
+    wave = resample(decoded.wave, decoded.sample_rate, audio.sample_rate)
+    if wave.size == 0:
+        raise AudioError(Reason.AUDIO_TOO_SHORT, f"{name}: under one sample at audio.sample_rate={audio.sample_rate}")
     return normalize_loudness(wave, audio)
 
 
@@ -98,6 +95,11 @@ def decode_clip(source: bytes, limits: LimitsConfig, name: str) -> DecodedClip:
     except AudioError as error:
         raise AudioError(error.reason, f"{name}: {error.detail}") from None
     return decoded
+
+
+def resample(wave: np.ndarray, sample_rate: int, to_rate: int) -> np.ndarray:
+    """Return a wave, float32 [samples], at another rate, by soxr in high quality; as it is at an equal rate."""
+    return wave if sample_rate == to_rate else soxr.resample(wave, sample_rate, to_rate, quality=RESAMPLING_QUALITY)
 
 
 def load_wave(path: Path, audio: AudioConfig, limits: LimitsConfig) -> np.ndarray:

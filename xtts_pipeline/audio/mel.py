@@ -62,6 +62,11 @@ def pcm_under_frames(wave: np.ndarray, start: int, frames: int, audio: AudioConf
     return pcm
 
 
+def pcm_to_wave(pcm: np.ndarray) -> np.ndarray:
+    """Return int16 samples as float32 from -1 to 1, the inverse of `pcm_under_frames` but for its length."""
+    return pcm.astype(np.float32) / PCM_SCALE
+
+
 def sound_span(energy: np.ndarray, audio: AudioConfig) -> tuple[int, int]:
     """Return the first frame to keep and the one after the last, from the frames' energies, float [frames]."""
     if audio.trim_db is None:

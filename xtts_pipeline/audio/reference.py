@@ -1,4 +1,4 @@
-"""Load reference clips of a voice. NumPy only."""
+"""Load reference clips of a voice. No TensorFlow."""
 
 from pathlib import Path
 
@@ -24,7 +24,8 @@ REMEDIES = {
 def load_reference(path: Path, audio: AudioConfig) -> np.ndarray:
     """Return the log-mel of a clip of any sample rate, float32 [frames, mel_bins], as the cache would hold it.
 
-    Raises AudioError if the clip cannot be decoded, is silent, under 0.5 s or over an hour, or in a file over 512 MiB.
+    Raises AudioError if the clip cannot be decoded, is silent, under 0.5 s after trimming or over an hour, or in a file
+    over 512 MiB.
     """
     try:
         mel = wave_to_mel(load_wave(path, audio, REFERENCE_LIMITS), audio)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from xtts_pipeline.audio.load import load_wave
-from xtts_pipeline.audio.mel import PCM_SCALE, wave_to_trimmed_mel
+from xtts_pipeline.audio.mel import pcm_to_wave, wave_to_trimmed_mel
 from xtts_pipeline.cache.format.example import decode_values
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, Manifest, file_checksum
@@ -61,7 +61,7 @@ def read_ground_truth(
         if root is not None:
             yield entry, mel, _read_true_wave(root, entry, mel, manifest)
         else:
-            yield entry, mel, None if stored is None else stored["wave"][:samples] / np.float32(PCM_SCALE)
+            yield entry, mel, None if stored is None else pcm_to_wave(stored["wave"][:samples])
 
 
 def read_true_mels(

@@ -7,10 +7,10 @@ from operator import neg, pos
 
 import numpy as np
 
+from xtts_pipeline.audio.cepstrum import mel_cepstrum
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.distortion import (
     mel_cepstral_distortion,
-    mel_cepstrum,
     mel_variance_ratio,
     warping_path,
 )

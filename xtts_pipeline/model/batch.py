@@ -1,4 +1,4 @@
-"""What a compiled step takes: a batch of clips, and which frames are their references."""
+"""The input of a compiled step: a batch of clips, their references, and the scale of mels in the network."""
 
 from typing import NamedTuple
 

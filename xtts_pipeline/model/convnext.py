@@ -1,4 +1,4 @@
-"""The ConvNeXt block over frames, of the parallel decoder and of the trained vocoder."""
+"""The ConvNeXt block along time, of the frame decoder, the flow head and the trained vocoder."""
 
 from collections.abc import Callable
 

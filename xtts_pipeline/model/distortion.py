@@ -5,9 +5,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-# As the mel-cepstral distortion of `xtts evaluate`, whose mean over the path is another one.
-COEFFICIENTS = 13
-DECIBELS = 10.0 / math.log(10.0)
+from xtts_pipeline.audio.cepstrum import DECIBELS, mel_cepstrum
+
 UNREACHABLE = 1e9
 
 
@@ -17,7 +16,8 @@ def mel_distortion(
     """Return the mel-cepstral distortion of each row in dB, float32 [B]; rows have frames.
 
     Mels are in natural log. Dynamic time warping in its symmetric form: a step of both sequences counts twice, a step
-    of one once, and the sum is divided by both lengths (H. Sakoe and S. Chiba, 1978).
+    of one once, and the sum is divided by both lengths (H. Sakoe and S. Chiba, 1978). `xtts evaluate` takes the same
+    distances of frames, but their plain mean over a path.
     """
     cost_BXY = _distances(_cepstra(true_BTM), _cepstra(spoken_BTM))
     rows, true_frames, spoken_frames = cost_BXY.shape
@@ -49,12 +49,9 @@ def mel_distortion(
 
 
 def _cepstra(mel_BTM: tf.Tensor) -> tf.Tensor:
-    """Return coefficients 1 to 13, float32 [B, T, C], scaled so that their distances are those of spectra in dB."""
-    bins = mel_BTM.shape[-1]
-    order = np.arange(1, min(COEFFICIENTS, bins - 1) + 1)
-    cosines_MC = np.cos(np.pi * (np.arange(bins)[:, None] + 0.5) * order[None, :] / bins)
-    scale = DECIBELS * math.sqrt(2.0) * 2.0 / bins
-    return tf.matmul(tf.cast(mel_BTM, tf.float32), (scale * cosines_MC).astype(np.float32))
+    """Return `mel_cepstrum`, float32 [B, T, C], scaled so that its distances are those of spectra in dB."""
+    cosines_MC = DECIBELS * math.sqrt(2.0) * mel_cepstrum(np.eye(mel_BTM.shape[-1]))
+    return tf.matmul(tf.cast(mel_BTM, tf.float32), cosines_MC.astype(np.float32))
 
 
 def _distances(one_BXC: tf.Tensor, other_BYC: tf.Tensor) -> tf.Tensor:

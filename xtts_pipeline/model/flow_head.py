@@ -3,8 +3,11 @@
 A network trained on mean errors predicts the mean of all frames that a text may stand for, and that mean is blurred.
 The flow moves noise around the coarse frames to frames like recorded ones (Lipman et al. 2023; Mehta et al. 2024,
 "Matcha-TTS").
+
+Shape key, beside that of `layers`: N the R * M values of a decoder step.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -128,9 +131,6 @@ class FlowHead(tf.Module):
         x_BFD = self.from_frames(tf.cast(frames_BFN, dtype)) + condition_BFD
         x_BFD = (x_BFD + self.from_time(time_BK)[:, None, :]) * mask_BF1
         for block in self.blocks:
-
-            def run(x_BFD: tf.Tensor, block: ConvNextBlock = block) -> tf.Tensor:
-                return block(x_BFD, mask_BF1)
-
+            run = partial(block, mask_BT1=mask_BF1)
             x_BFD = recomputed(run, x_BFD) if is_recomputed else run(x_BFD)
         return tf.cast(self.to_velocity(self.norm(x_BFD)), tf.float32)

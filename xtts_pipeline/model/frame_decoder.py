@@ -1,4 +1,7 @@
-"""Predict the duration, energy and pitch of tokens, and frames from the tokens that they belong to."""
+"""Predict the duration, energy and pitch of tokens, and frames from the tokens that they belong to.
+
+Shape key, beside that of `layers`: N the R * M values of a decoder step.
+"""
 
 from typing import NamedTuple
 
@@ -63,7 +66,7 @@ class DecodedFrames(NamedTuple):
 
 
 class FrameDecoder(tf.Module):
-    """Each decoder step starts as the vector of its token and its place in it; ConvNeXt blocks then run over the steps.
+    """Each decoder step starts as the mixture of the tokens that it overlaps; ConvNeXt blocks then run over the steps.
 
     A step predicts `frames_per_step` frames. reach: how many steps to each side a step depends on.
     """

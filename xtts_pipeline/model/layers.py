@@ -29,7 +29,7 @@ class Dropout:
 
     A mask hashed from (example, position, channel, layer, step) in uint32 arithmetic fuses into its neighbours under
     XLA. Stateful and Philox random numbers do not, and made the step twice as slow on a CPU. The same key gives the
-    same mask at the same position, whether a sequence runs whole or one position at a time.
+    same noise at the same position, whether speech is decoded whole or in chunks: see `draw_normal`.
 
     key: uint32 scalar tensor, different at each training step.
     is_training: False switches dropout off.
@@ -72,7 +72,10 @@ class Dropout:
     def draw_normal(
         self, salt: int, batch: int, positions: int, width: int, first_position: tf.Tensor | int = 0
     ) -> tf.Tensor:
-        """Return float32 [batch, positions, width] of mean 0 and deviation 1 (Box and Muller 1958)."""
+        """Return float32 [batch, positions, width] of mean 0 and deviation 1 (Box and Muller 1958).
+
+        first_position: the number of the first position, which may be negative.
+        """
         row_BS1 = self._hash_positions(salt, batch, positions, first_position)[..., None]
         bits_BSD = mix_bits(row_BS1 + tf.cast(tf.range(width), tf.uint32)[None, None, :] * np.uint32(0xC2B2AE35))
         # Two uniform numbers of 16 bits each, in the middles of their intervals: never 0. The largest value is 4.8.

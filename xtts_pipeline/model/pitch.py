@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.audio.filterbank import SLANEY_CORNER_HZ, bin_hz
+from xtts_pipeline.audio.filterbank import SLANEY_CORNER_HZ, bin_to_hz
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.model.architecture import HARMONIC_FEATURES
 
@@ -63,7 +63,7 @@ class PitchFinder:
     """
 
     def __init__(self, audio: AudioConfig, dtype: tf.DType = tf.float32) -> None:
-        hz_L = bin_hz(np.arange(audio.mel_bins), audio)
+        hz_L = bin_to_hz(np.arange(audio.mel_bins), audio)
         hz_L = hz_L[hz_L < SLANEY_CORNER_HZ]
         spacing = float(np.diff(hz_L).mean()) if len(hz_L) > 1 else SLANEY_CORNER_HZ
         lowest = min(LEAST_BINS_PER_HARMONIC * spacing, HIGHEST_PITCH_HZ / 2)

@@ -9,10 +9,9 @@ from typing import Any, NoReturn
 
 import joblib
 import numpy as np
-import soxr
 
-from xtts_pipeline.audio.load import RESAMPLING_QUALITY, decode_clip
-from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
+from xtts_pipeline.audio.load import decode_clip, resample
+from xtts_pipeline.audio.mel import log_mel, pcm_to_wave
 from xtts_pipeline.cache.build.plan import CorpusIndex
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.receipts import source_stat
@@ -167,9 +166,7 @@ def _read_wave(root: Path, row: PlannedRow, audio: AudioConfig) -> tuple[np.ndar
     decoded = decode_clip(read_source(path, source_stat(path), ANY_SOUND, row.audio), ANY_SOUND, row.audio)
     wave = decoded.wave
     clipping = measure_clipping(wave)
-    if decoded.sample_rate != audio.sample_rate:
-        wave = soxr.resample(wave, decoded.sample_rate, audio.sample_rate, quality=RESAMPLING_QUALITY)
-    return wave, clipping
+    return resample(wave, decoded.sample_rate, audio.sample_rate), clipping
 
 
 def _measure_shard(cache: Path, manifest: Manifest, shard: ShardEntry) -> list[SoundMeasures]:
@@ -195,7 +192,7 @@ def _sound_decoder(manifest: Manifest, shard: ShardEntry) -> Callable[..., ClipS
         wave: np.ndarray | None = None
         if wave_payload:
             stored: Any = decode_values(wave_payload, fields)["wave"]
-            wave = stored[: length * manifest.audio.hop_samples].astype(np.float32) / PCM_SCALE
+            wave = pcm_to_wave(stored[: length * manifest.audio.hop_samples])
         return ClipSound(values["mel"][:length].astype(np.float32), wave)
 
     return decode

@@ -46,7 +46,7 @@ def find_duplicates(texts: Sequence[str], cepstra: Sequence[np.ndarray]) -> list
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Return what letters, their marks (the vowels of many scripts) and numbers make up."""
+    """Return the words of a text without case: runs of letters, their marks (vowels of many scripts) and numbers."""
     kept = "".join(letter if unicodedata.category(letter)[0] in "LMN" else " " for letter in text.casefold())
     return tuple(kept.split())
 

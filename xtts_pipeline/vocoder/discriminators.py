@@ -56,7 +56,8 @@ class SpectrumDiscriminator(tf.Module):
 
     def __call__(self, wave_BN: tf.Tensor) -> Judgement:
         """Return the judgement of each place in time of each band, and the features of all layers."""
-        real_BTK, imaginary_BTK = self.transform(wave_BN)
+        spectrum_BTK = self.transform(wave_BN)
+        real_BTK, imaginary_BTK = tf.math.real(spectrum_BTK), tf.math.imag(spectrum_BTK)
         features, judgements = [], []
         for band, first in enumerate(self.first):
             # The lowest bin, a constant, is left out.

@@ -2,6 +2,8 @@
 
 Frames are cut and added by reshapes, and XLA has a fast Fourier transform: with its gradient it takes a sixth to a
 twentieth of the time of products with constant matrices (`benchmarks/fourier.py`).
+
+Shape key: B batch, T frames, N samples, K bins of a spectrum, H hops, O the hops of one frame.
 """
 
 import numpy as np
@@ -25,12 +27,7 @@ class Stft:
         self.hop_samples, self.overlap = hop_samples, -(-len(window) // hop_samples)
         self._window = window
 
-    def __call__(self, wave_BN: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return the real and the imaginary part of `spectrum`, [B, frames, 1 + fft_size // 2] each."""
-        spectrum_BTK = self.spectrum(wave_BN)
-        return tf.math.real(spectrum_BTK), tf.math.imag(spectrum_BTK)
-
-    def spectrum(self, wave_BN: tf.Tensor) -> tf.Tensor:
+    def __call__(self, wave_BN: tf.Tensor) -> tf.Tensor:
         """Return the spectra, complex64 [B, frames, 1 + fft_size // 2].
 
         There are N // hop_samples - overlap + 1 frames; samples after the last whole hop are not used.
@@ -44,8 +41,9 @@ class Stft:
 
     def magnitude(self, wave_BN: tf.Tensor) -> tf.Tensor:
         """Return the magnitudes, [B, frames, 1 + fft_size // 2]."""
-        real, imaginary = self(wave_BN)
-        return tf.sqrt(tf.square(real) + tf.square(imaginary) + TINY_POWER)
+        spectrum_BTK = self(wave_BN)
+        power_BTK = tf.square(tf.math.real(spectrum_BTK)) + tf.square(tf.math.imag(spectrum_BTK))
+        return tf.sqrt(power_BTK + TINY_POWER)
 
 
 class InverseStft:
@@ -57,14 +55,14 @@ class InverseStft:
         # Zeros that complete the last hop.
         self._rest = audio.overlap * audio.hop_samples - audio.fft_size
 
-    def __call__(self, real_BTK: tf.Tensor, imaginary_BTK: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tf.Tensor:
-        """Return [B, (frames - 1) * hop_samples]; the mask is True for real frames, which come first.
+    def __call__(self, spectrum_BTK: tf.Tensor, mask_BT: tf.Tensor | None = None) -> tf.Tensor:
+        """Return [B, (frames - 1) * hop_samples] of complex64 spectra; the mask is True for real frames, at the start.
 
         The wave of a row is that of its real frames alone, then zero.
         """
-        sums_BHN = overlap_add(self.windowed_frames(tf.complex(real_BTK, imaginary_BTK)))
+        sums_BHN = overlap_add(self.windowed_frames(spectrum_BTK))
         if mask_BT is None:
-            gain = tf.constant(overlap_gain(0, real_BTK.shape[1], self.audio, is_last=True), real_BTK.dtype)
+            gain = overlap_gain(0, spectrum_BTK.shape[1], self.audio, is_last=True)
         else:
             gain = masked_gain(mask_BT, self.audio)
         return between_centres(sums_BHN * gain, self.audio)

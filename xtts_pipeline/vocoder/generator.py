@@ -29,12 +29,11 @@ LEAST_MEL_MAGNITUDE = 1e-4
 class Spectrum(NamedTuple):
     """The spectrum of each frame.
 
-    real, imaginary: float32 [B, T, 1 + fft_size // 2].
+    bins: complex64 [B, T, 1 + fft_size // 2].
     cycles: the fractional part of the pitch's cycles up to each frame, float64 [B, T].
     """
 
-    real: tf.Tensor
-    imaginary: tf.Tensor
+    bins: tf.Tensor
     cycles: tf.Tensor
 
 
@@ -65,8 +64,7 @@ class Generator(tf.Module):
 
     def __call__(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor | None = None, dtype: tf.DType = tf.float32) -> tf.Tensor:
         """Return the wave [B, (frames - 1) * hop_samples] of mels, float32 in natural log; see `spectrum`."""
-        spectrum = self.spectrum(mel_BTM, mask_BT, dtype)
-        return self.inverse(spectrum.real, spectrum.imaginary, mask_BT)
+        return self.inverse(self.spectrum(mel_BTM, mask_BT, dtype).bins, mask_BT)
 
     def spectrum(
         self,
@@ -105,7 +103,8 @@ class Generator(tf.Module):
         )
         phase_BTK += self.harmonic_phase(pitch_hz_BT, cycles_BT)
         magnitude_BTK = tf.exp(log_magnitude_BTK) * tf.cast(mask_BT1, tf.float32)
-        return Spectrum(magnitude_BTK * tf.cos(phase_BTK), magnitude_BTK * tf.sin(phase_BTK), cycles_BT)
+        bins_BTK = tf.complex(magnitude_BTK * tf.cos(phase_BTK), magnitude_BTK * tf.sin(phase_BTK))
+        return Spectrum(bins_BTK, cycles_BT)
 
     def mel_magnitude(self, mel_BTM: tf.Tensor) -> tf.Tensor:
         """Return the natural logs of the magnitudes that the pseudo-inverse of the mel filters gives, [B, T, K]."""

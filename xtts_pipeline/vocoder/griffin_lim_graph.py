@@ -31,7 +31,7 @@ def griffin_lim_wave(mel_BTM: tf.Tensor, mask_BT: tf.Tensor, vocoder: GriffinLim
 
     def update(number: tf.Tensor, sums_BHN: tf.Tensor, last_BTK: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         wave_BN = tf.reshape(sums_BHN * gain_BHN, [sums_BHN.shape[0], -1])
-        spectrum_BTK = forward.spectrum(wave_BN)[..., :bins]
+        spectrum_BTK = forward(wave_BN)[..., :bins]
         direction_BTK = last_BTK * momentum + spectrum_BTK
         scale_BTK = tf.cast(magnitude_BTK / (tf.abs(direction_BTK) + TINY), tf.complex64)
         return number + 1, add_frames(direction_BTK * scale_BTK), spectrum_BTK

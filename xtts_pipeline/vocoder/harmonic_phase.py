@@ -38,10 +38,10 @@ class HarmonicPhase:
         weights = np.hanning(2 * SMOOTHING_REACH + 3)[1:-1]
         self.weights = weights / weights.sum()
         bins = 1 + audio.fft_size // 2
-        bin_hz = np.arange(bins) * audio.sample_rate / audio.fft_size
+        fft_hz = np.arange(bins) * audio.sample_rate / audio.fft_size
         lowest_hz = REFERENCE_HZ * 2.0 ** self.finder.octaves[0]
         highest_hz = HIGHEST_HARMONIC_HZ if lowest_hz <= NEEDED_PITCH_HZ else 0.0
-        self.harmonic_hz = bin_hz[bin_hz < highest_hz]
+        self.harmonic_hz = fft_hz[fft_hz < highest_hz]
         self.other_bins = bins - len(self.harmonic_hz)
         # Frames start half a transform before their centre, so the phase of a pulse at the centre alternates.
         self.pulse_phase = (np.pi * (np.arange(bins) % 2)).astype(np.float32)

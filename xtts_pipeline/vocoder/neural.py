@@ -48,8 +48,7 @@ class NeuralVocoder:
         spectrum = self.generator.spectrum(
             mel_BTM, mask_BT, cycles_before_B=cycles_before_B, has_context=True, is_compiled=False
         )
-        windowed_BTON = self.generator.inverse.windowed_frames(tf.complex(spectrum.real, spectrum.imaginary))
-        return windowed_BTON, spectrum.cycles[:, -1]
+        return self.generator.inverse.windowed_frames(spectrum.bins), spectrum.cycles[:, -1]
 
 
 class NeuralStream:

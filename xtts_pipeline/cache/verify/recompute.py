@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
+from xtts_pipeline.audio.mel import log_mel, pcm_to_wave
 from xtts_pipeline.cache.build.build import BuildOptions, build_cache
 from xtts_pipeline.cache.build.folder import LOCK_NAME, locked_folder
 from xtts_pipeline.cache.build.plan import index_corpora
@@ -204,7 +204,7 @@ def _wave_difference(wave: np.ndarray, stored: Mapping[str, Any], audio: AudioCo
     frames = int(stored["mel_length"])
     edge = 0 if audio.trim_db is None else -(-audio.fft_size // (2 * audio.hop_samples))
     inner = slice(edge, max(edge, frames - edge))
-    sound = wave[: frames * audio.hop_samples].astype(np.float32) / PCM_SCALE
+    sound = pcm_to_wave(wave[: frames * audio.hop_samples])
     of_wave, of_record = (np.exp(mel[inner].astype(np.float32)) for mel in (log_mel(sound, audio), stored["mel"]))
     distance = np.abs(of_wave - of_record) - MEL_TOLERANCE * of_record
     if distance.size and float(distance.max()) > ROUNDING_MAGNITUDE:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from xtts_pipeline.audio.mel import PCM_SCALE
+from xtts_pipeline.audio.mel import pcm_to_wave
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice
 from xtts_pipeline.corpus.segment.speech import HOPS_PER_FRAME, find_speech, hop_length, mel_hops
@@ -57,7 +57,7 @@ def speak_reference(text: str, language: str, max_hz: float) -> Reference:
             except TextError:  # a row of asterisks
                 continue
             wave, samples = voice.speak_words(spoken)
-            hops = mel_hops(wave.astype(np.float32) / PCM_SCALE, voice.sample_rate, max_hz)
+            hops = mel_hops(pcm_to_wave(wave), voice.sample_rate, max_hz)
             hop_seconds = hop_length(voice.sample_rate) / voice.sample_rate
             speech = find_speech(hops, hop_seconds)
             half_frame = hop_seconds * HOPS_PER_FRAME / 2

@@ -6,7 +6,7 @@ After vocal tract length perturbation (Jaitly and Hinton 2013). A network of few
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.audio.filterbank import bin_hz, bin_of_hz
+from xtts_pipeline.audio.filterbank import bin_to_hz, hz_to_bin
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.model.batch import Batch, References
 from xtts_pipeline.model.layers import Dropout
@@ -24,9 +24,9 @@ class VoiceChange:
     """
 
     def __init__(self, audio: AudioConfig, largest: float) -> None:
-        hz_M = bin_hz(np.arange(audio.mel_bins), audio)
+        hz_M = bin_to_hz(np.arange(audio.mel_bins), audio)
         factor_N = (1.0 + largest) ** np.linspace(-1.0, 1.0, FACTORS)
-        source_NM = np.vectorize(lambda hz: bin_of_hz(hz, audio))(hz_M[None, :] / factor_N[:, None])
+        source_NM = np.vectorize(lambda hz: hz_to_bin(hz, audio))(hz_M[None, :] / factor_N[:, None])
         self._source_NM = np.clip(source_NM, 0.0, audio.mel_bins - 1).astype(np.float32)
 
     def __call__(self, batch: Batch, reference: References, dropout: Dropout) -> tuple[Batch, References]:
