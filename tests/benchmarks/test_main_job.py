@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 import soundfile
 from click.testing import CliRunner
 
+from tests.waiting import wait_until
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import CheckpointError, Reason, TextError
@@ -290,9 +290,7 @@ def test_ctrl_c_ends_with_130_and_one_line(job: Job, tmp_path: Path) -> None:
     running = subprocess.Popen(
         list(map(str, command)), stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )
-    while not (tmp_path / "run" / "tensorflow.log").exists():
-        assert running.poll() is None
-        time.sleep(0.1)
+    wait_until((tmp_path / "run" / "tensorflow.log").exists, running)
     running.send_signal(signal.SIGINT)
     _, stderr = running.communicate(timeout=900)
     assert running.returncode == 130

@@ -102,6 +102,7 @@ def test_any_value_survives_yaml(rate: float, symbols: str) -> None:
         ("training: {seed: -1}", "training.seed=-1"),
         ("a: !!python/object/apply:os.system ['true']", "not valid YAML"),
         ("model: {width: 30, heads: 4}", "width=30 is not a multiple of heads=4"),
+        ("model: {width: 15, heads: 5}", "width=15 is odd"),
         ("audio: {max_hz: 20000.0}", "max_hz=20000 is over half of sample_rate=22050"),
         ("text: {symbols: ''}", "text.symbols=''"),
     ],
@@ -112,6 +113,12 @@ def test_an_error_names_file_key_and_remedy(tmp_path: Path, text: str, message: 
     assert message in str(caught.value)
     assert "bad.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "latin-1.yaml").write_bytes("text: {symbols: é}".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"latin-1.yaml: byte 16 is not UTF-8; save the file as UTF-8$"):
+        load_config([tmp_path / "latin-1.yaml"])
 
 
 @pytest.mark.parametrize(

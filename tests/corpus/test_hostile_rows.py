@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from xtts_pipeline.config import languages
@@ -372,24 +372,27 @@ def test_any_bytes_in_any_table_are_accounted_for(tmp_path: Path, lines: list[by
         assert len(read_corpus(tmp_path / name).rejections) == rows
 
 
+PATHS = st.lists(st.sampled_from(["a", "a.wav", "b", "..", ".", "", "~", "c:", "\\", "\x00", "\u202e"]), max_size=4)
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    row_id=st.text(max_size=20),
-    audio=st.text(alphabet="./\\a~: \x00\u202e", max_size=12),
-    text=st.text(max_size=10),
-    split=st.text(max_size=6),
-)
-def test_any_row_ends_as_one_record_inside_the_corpus(
-    tmp_path: Path, row_id: str, audio: str, text: str, split: str
-) -> None:
-    (tmp_path / "a.wav").write_bytes(b"")
-    rows = RowCollector(tmp_path, "manifest", "en")
-    rows.add(CorpusRow("m:1", row_id, audio, text, split=split))
+@given(row_id=PATHS.map("/".join) | st.text(max_size=20), audio=PATHS.map("/".join), text=st.text(max_size=10))
+@example(row_id="../a", audio="a.wav", text="text")
+@example(row_id="a", audio="b/../../a.wav", text="text")
+def test_any_row_ends_as_one_record_inside_the_corpus(tmp_path: Path, row_id: str, audio: str, text: str) -> None:
+    root = tmp_path / "corpus"
+    (root / "b").mkdir(parents=True, exist_ok=True)
+    for folder in (tmp_path, root, root / "b"):
+        (folder / "a.wav").touch()
+    rows = RowCollector(root, "manifest", "en")
+    rows.add(CorpusRow("m:0", "good", "a.wav", "text"))
+    rows.add(CorpusRow("m:1", row_id, audio, text))
     corpus = rows.to_corpus()
-    assert corpus.rows == 1
+    assert corpus.rows == 2
+    assert corpus.utterances[0].id == "good"
     for utterance in corpus.utterances:
-        assert (tmp_path / utterance.audio).resolve().is_relative_to(tmp_path.resolve())
-        assert (tmp_path / utterance.id).resolve().is_relative_to(tmp_path.resolve())
+        assert (root / utterance.audio).resolve().is_relative_to(root.resolve())
+        assert (root / utterance.id).resolve().is_relative_to(root.resolve())
 
 
 @pytest.mark.parametrize("empty", [b";", b";;", b" ; ; ;", b'"";""'])

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -132,13 +132,3 @@ class GatedVoice:
             assert self.gate.acquire(timeout=60.0)
             self.made.append(text)
             yield np.zeros(PART_SAMPLES, np.float32)
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    """Wait for a state of another thread; fail after a minute."""
-    waiting = threading.Event()
-    for _ in range(6_000):
-        if is_true():
-            return
-        waiting.wait(0.01)
-    raise AssertionError("the state never came")

@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from tests.serving.running import GatedVoice, Running, running, wait_until
+from tests.serving.running import GatedVoice, Running, running
+from tests.waiting import wait_until
 from xtts_pipeline.serving import connections
 
 

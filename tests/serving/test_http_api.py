@@ -13,7 +13,8 @@ import openai
 import pytest
 import soundfile
 
-from tests.serving.running import PART_SAMPLES, GatedVoice, Running, running, wait_until
+from tests.serving.running import PART_SAMPLES, GatedVoice, Running, running
+from tests.waiting import wait_until
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.serving.worker import SpeechWorker
 

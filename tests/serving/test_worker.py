@@ -4,7 +4,8 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from tests.serving.running import PART_SAMPLES, GatedVoice, wait_until
+from tests.serving.running import PART_SAMPLES, GatedVoice
+from tests.waiting import wait_until
 from xtts_pipeline.errors import TextError
 from xtts_pipeline.serving.metrics import ServerMetrics
 from xtts_pipeline.serving.orders import RequestError, VoiceTable

@@ -19,7 +19,8 @@ from wyoming.tts import (
     SynthesizeVoice,
 )
 
-from tests.serving.running import GatedVoice, Running, running, wait_until
+from tests.serving.running import GatedVoice, Running, running
+from tests.waiting import wait_until
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.serving import wyoming_protocol
 from xtts_pipeline.text.sentences import split_sentences

@@ -1,13 +1,14 @@
 """Frozen objects are not collected, later ones are, and at the end all objects are unfrozen; freed memory is reused."""
 
 import gc
+import resource
 import subprocess
 import sys
 import weakref
 
 import pytest
 
-from xtts_pipeline.system.memory import freeze_objects, release_free_memory, unfreezing_objects
+from xtts_pipeline.system.memory import freeze_objects, unfreezing_objects
 
 
 class Node:
@@ -48,8 +49,29 @@ def test_objects_are_unfrozen_after_an_error() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_releasing_free_memory_succeeds() -> None:
-    release_free_memory()
+PRINT_RELEASED_PAGES = """
+from pathlib import Path
+from xtts_pipeline.system.memory import release_free_memory
+
+def resident_pages():
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+blocks = [bytearray(100_000) for _ in range(1_000)]
+# The last block keeps the C library from shrinking the heap by itself.
+del blocks[:-1]
+before = resident_pages()
+release_free_memory()
+print(before - resident_pages())
+"""
+
+
+def printed(program: str) -> int:
+    """Return the number that a Python program prints."""
+    return int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+
+
+def test_free_memory_goes_back_to_the_system() -> None:
+    assert printed(PRINT_RELEASED_PAGES) * resource.getpagesize() > 50_000_000
 
 
 COUNT_NEW_PAGES = """
@@ -75,8 +97,7 @@ threading.Thread(target=print_new_pages).start()
 
 def new_pages(call: str) -> int:
     """Return how many pages 800 blocks of 1 MiB take from the system, of which 8 are in use at once."""
-    program = COUNT_NEW_PAGES.format(call=call)
-    return int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+    return printed(COUNT_NEW_PAGES.format(call=call))
 
 
 def test_a_thread_reuses_freed_blocks() -> None:

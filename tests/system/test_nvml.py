@@ -2,12 +2,12 @@
 
 import sys
 import threading
-import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.waiting import wait_until
 from xtts_pipeline.system import nvml
 from xtts_pipeline.system.nvml import Sampler, compute_capability, free_memory_bytes
 
@@ -48,9 +48,7 @@ def no_device_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 def sample_until(count: int) -> Sampler:
     """Return a sampler that has stopped, after this many samples or on its own."""
     with Sampler() as sampler:
-        end = time.monotonic() + 300.0
-        while len(sampler.samples) < count and sampler.reason is None and time.monotonic() < end:
-            time.sleep(0.02)
+        wait_until(lambda: len(sampler.samples) >= count or sampler.reason is not None)
     return sampler
 
 

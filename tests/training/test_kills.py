@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from benchmarks.planted_nan import plant
 from tests.cache.corpora import build, make_config, write_corpus
+from tests.waiting import wait_until
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 
@@ -126,9 +126,8 @@ def stop_at(arguments: Sequence[str], step: int, number: signal.Signals, *, is_s
             said.append(line)
             if line.startswith("held at step "):
                 break
-        while is_saved and not list((run / "checkpoints").glob("step-*")):
-            assert process.poll() is None, "".join(said)
-            time.sleep(0.01)
+        if is_saved:
+            wait_until(lambda: list((run / "checkpoints").glob("step-*")), process)
         process.send_signal(number)
         if number != signal.SIGKILL:
             for line in process.stderr:

@@ -4,7 +4,6 @@ The step is one number here; test_kills.py tests the same with the real step.
 """
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +23,7 @@ from tests.training.tiny_run import (
     read_metrics,
     resume_and_train,
 )
+from tests.waiting import wait_until
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError
@@ -266,8 +266,7 @@ def test_patience_does_not_depend_on_whether_the_best_checkpoint_was_written(
 
     def begin_and_wait(saver: saving.CheckpointSaver, snapshot: saving.Snapshot) -> None:
         begin(saver, snapshot)
-        while saver.is_busy:
-            time.sleep(0.001)
+        wait_until(lambda: not saver.is_busy)
 
     monkeypatch.setattr(saving, "save_checkpoint", refuse_step_6)
     monkeypatch.setattr(saving.CheckpointSaver, "enqueue", begin_and_wait)

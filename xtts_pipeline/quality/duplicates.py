@@ -109,7 +109,7 @@ def _groups(kind: str, pairs: Sequence[Pair]) -> list[DuplicateGroup]:
     if not clips:
         return []
     place = {clip: number for number, clip in enumerate(clips)}
-    ends = [[place[pair[end]] for pair in pairs] for end in (0, 1)]
+    ends = [place[one] for one, _, _ in pairs], [place[other] for _, other, _ in pairs]
     _, group_of = connected_components(
         coo_matrix((np.ones(len(pairs)), ends), (len(clips), len(clips))), directed=False
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.cache.corpora import build, cache_bytes, make_config, write_corpus
+from tests.waiting import wait_until
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.errors import CacheError
 
@@ -76,8 +77,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_bytes_of_a_local_run(
     build(data, tmp_path / "local", config)
 
     def kill_a_worker() -> None:
-        while sum(1 for path in cache.glob("*.tfrecord")) < 3:
-            time.sleep(0.001)
+        wait_until(lambda: len(list(cache.glob("*.tfrecord"))) >= 3)
         workers[0].kill()
 
     killer = threading.Thread(target=kill_a_worker, daemon=True)

@@ -53,13 +53,14 @@ def waves_of(cache: Path) -> dict[str, np.ndarray]:
 
 def test_a_stored_wave_is_the_sound_under_its_frames(root: Path) -> None:
     config = make_config()
+    waves = waves_of(root / "cache")
+    assert len(waves) == CLIPS
     for entry in read_utterances(root / "cache"):
         recorded, _ = soundfile.read(root / "data" / entry.source.path, dtype="int16")
-        wave = waves_of(root / "cache")[entry.id]
+        wave = waves[entry.id]
         np.testing.assert_array_equal(wave[: len(recorded)], recorded)
         assert len(wave) == config.limits.max_mel_frames * config.audio.hop_samples
         assert not wave[len(recorded) :].any()
-        break
 
 
 def test_a_trimmed_wave_begins_at_the_centre_of_its_first_frame(tmp_path: Path) -> None:

@@ -1,18 +1,10 @@
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from xtts_pipeline.cache.format.listings import read_utterances
-from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.errors import CacheError
-
-
-@pytest.fixture
-def cache(tmp_path: Path, write_cache: Callable[..., Manifest]) -> Path:
-    write_cache(tmp_path / "cache")
-    return tmp_path / "cache"
 
 
 def test_utterances_come_in_the_order_of_their_lines(cache: Path) -> None:
@@ -28,6 +20,16 @@ def test_a_malformed_line_is_an_error_with_its_number(cache: Path, line: bytes) 
     first, *others = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([first, line, *others]))
     with pytest.raises(CacheError, match=rf"{path}:2: .*; run xtts verify-cache"):
+        list(read_utterances(cache))
+
+
+@pytest.mark.parametrize("path", [b"/etc/passwd", b"../a.wav", b"wavs/../../a.wav", b"a\\u0000.wav"])
+def test_a_sound_outside_the_corpus_is_an_error(cache: Path, path: bytes) -> None:
+    listing = cache / "utterances.jsonl"
+    lines, found = re.subn(rb'"path":"[^"]*"', lambda _: b'"path":"' + path + b'"', listing.read_bytes(), count=1)
+    listing.write_bytes(lines)
+    assert found == 1
+    with pytest.raises(CacheError, match=rf"{listing}:1: source.path: .*a path that leaves the corpus; run"):
         list(read_utterances(cache))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from xtts_pipeline.cli.commands import demo as demo_module
 from xtts_pipeline.cli.commands.demo import next_run_folder, run_demo
 from xtts_pipeline.corpus.options import ReadOptions
@@ -99,7 +100,7 @@ def test_a_command_that_was_killed_is_a_failure_too():
 
 
 COMMAND_THAT_SAVES = """#!/bin/sh
-trap 'sleep 1; touch saved; exit 130' INT TERM
+trap 'sleep 0.2; touch saved; exit 130' INT TERM
 touch started
 while :; do sleep 0.05; done
 """
@@ -112,8 +113,7 @@ def test_an_interrupted_demo_waits_for_its_command_to_save(tmp_path: Path, is_to
     command.chmod(0o755)
     code = f"import sys; from {demo_module.__name__} import _run_step; sys.executable = './command'; _run_step('train')"
     demo = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)
-    while not (tmp_path / "started").exists():
-        assert demo.poll() is None
+    wait_until((tmp_path / "started").exists, demo)
     (os.killpg if is_to_group else os.kill)(demo.pid, signal.SIGINT)
     assert b"KeyboardInterrupt" in demo.communicate()[1]
     assert (tmp_path / "saved").exists()

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from tests.cache.build.test_pool import SABOTAGE
 from tests.cache.corpora import CONFIG, cache_bytes, write_clip, write_corpus, write_metadata
+from tests.waiting import WAIT_SECONDS, wait_until
 from xtts_pipeline.audio.load import decode_wave
 from xtts_pipeline.cache.build import pool, workers
 from xtts_pipeline.cache.format.manifest import load_manifest
@@ -30,7 +31,6 @@ from xtts_pipeline.errors import CacheError, CorpusError
 SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
 # Many small shards: a run can be killed between any two of them.
 SHARDS = ["--set", "cache.records_per_shard=2"]
-WAIT_SECONDS = 300.0  # for what ends in a second on a quiet machine
 
 
 def command(data: Path, cache: Path, *arguments: str) -> list[str]:
@@ -379,23 +379,12 @@ def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 def wait_for_files(process: subprocess.Popen[str], folder: Path, suffix: str, count: int) -> None:
     """Return once the folder holds `count` files with the suffix. Fails if the run ends with fewer."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        has_ended = process.poll() is not None
-        if folder.is_dir() and sum(1 for path in folder.iterdir() if path.suffix == suffix) >= count:
-            return
-        if has_ended:
-            break
-        time.sleep(0.001)
-    pytest.fail(f"the run wrote fewer than {count} files {folder}/*{suffix}")
+    wait_until(lambda: len(list(folder.glob(f"*{suffix}"))) >= count, process)
 
 
 def wait_for_group_to_end(group: int) -> None:
     """Return when no process of the group is left: joblib's helpers end a moment after the run."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while processes_of_group(group) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not processes_of_group(group), "workers outlive their run"
+    wait_until(lambda: not processes_of_group(group))
 
 
 def processes_of_group(group: int) -> list[int]:

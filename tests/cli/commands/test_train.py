@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import tensorflow as tf
+from click.testing import CliRunner
 
 from tests.cli.commands.conftest import SUMMARY, Killed, WriteCache, begin
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, load_manifest, manifest_bytes
 from xtts_pipeline.cli.commands import train as train_module
+from xtts_pipeline.cli.main import cli
 from xtts_pipeline.cli.run_options import cache_of_run
 from xtts_pipeline.cli.summary import summary_text
 from xtts_pipeline.config.schema import Config, TrainingConfig
@@ -213,6 +216,24 @@ def test_a_batch_size_of_auto_is_refused_for_several_workers(
     monkeypatch.setenv("TF_CONFIG", Cluster(("a:1", "b:2"), 0).to_tf_config())
     with pytest.raises(ConfigError, match="each worker would choose by its own memory"):
         begin(tmp_path / "cache", tmp_path / "run", settings=["training.batch_size=auto"])
+
+
+@pytest.mark.parametrize(
+    ("words", "workers", "message"),
+    [
+        ("--data d --stage s", 1, "--stage and --data: a corpus is not staged, expected a cache; leave one out"),
+        ("--cache c", 2, "several workers: no run is named, expected one folder for all of them; add --output RUN"),
+        ("--cache c --resume", 1, "--resume: no run is named, expected its folder; add --output RUN"),
+        ("--cache c --allow-change data", 1, "--allow-change: a new run has nothing to change; leave it out, or add"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    words: str, workers: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = tuple(f"host-{number}:1" for number in range(workers))
+    monkeypatch.setenv("TF_CONFIG", Cluster(addresses, 0).to_tf_config())
+    with pytest.raises((click.UsageError, ConfigError, OutputError), match=message):
+        CliRunner().invoke(cli, ["train", *words.split()], standalone_mode=False, catch_exceptions=False)
 
 
 def test_the_run_is_locked_before_settings_are_measured(

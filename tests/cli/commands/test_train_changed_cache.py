@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import tensorflow as tf
 
 from tests.cli.commands.conftest import WriteCache, begin
 from tests.training.tiny_run import NullMonitor, TinyStep, TinyValidation
+from tests.waiting import wait_until
 from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, manifest_bytes
 from xtts_pipeline.cache.verify.verify import verify_cache
@@ -62,8 +62,7 @@ def test_a_run_ends_where_its_cache_has_changed(
         def __call__(self, batch: Batch) -> tf.Tensor:
             result = super().__call__(batch)
             if int(self.step) == changed_at:
-                while not all(folder.is_dir() for folder in folders):
-                    time.sleep(0.01)
+                wait_until(lambda: all(folder.is_dir() for folder in folders))
                 change(cache / MANIFEST_NAME, manifest)
                 if is_read_wrongly:
                     raise tf.errors.InvalidArgumentError(None, None, "indices[0] = 50 is not in [0, 20)")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.training.checkpoints.test_files import CACHE, CONFIG
+from tests.waiting import wait_until
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.errors import CheckpointError, ConfigError
@@ -100,8 +101,7 @@ def test_a_full_disk_is_reported_and_the_next_checkpoint_is_written(
         with monkeypatch.context() as patch:
             patch.setattr(Path, "write_bytes", refuse)
             writing.start(snapshot(2, loss=1.0))
-            while writing.is_busy:
-                pass
+            wait_until(lambda: not writing.is_busy)
             error = writing.poll()
         assert error is not None
         assert "step-00000002: cannot be written (No space left on device); earlier checkpoints are untouched" in error

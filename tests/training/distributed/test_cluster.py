@@ -101,6 +101,7 @@ def test_pods_are_numbered_under_their_service() -> None:
         ({**SLURM, "SLURMD_NODENAME": "login"}, "--distribution=block"),
         ({**PODS, "XTTS_WORKERS": "0"}, "XTTS_WORKERS=0"),
         ({**PODS, "HOSTNAME": "other"}, "HOSTNAME=other"),
+        ({**PODS, "HOSTNAME": "my-run-3", "JOB_COMPLETION_INDEX": "3"}, "worker 3: there are 3 workers, numbered from"),
         ({**PODS, "XTTS_SERVICE": ""}, "headless service"),
     ],
 )

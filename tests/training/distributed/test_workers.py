@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks.scaling_processes import free_ports
 from tests.training.test_kills import MODEL, command, held_at, metrics
+from tests.waiting import wait_until
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.distributed.cluster import Cluster
@@ -84,9 +85,7 @@ class Workers:
 
     def wait_for(self, text: str, index: int = 0) -> None:
         """Return once a process has printed the text."""
-        while text not in self.said(index):
-            assert self.processes[index].poll() is None, self.said(index)
-            time.sleep(0.05)
+        wait_until(lambda: text in self.said(index), self.processes[index])
 
     def go_on(self) -> None:
         """Release the chief from the step that it is held at."""
