@@ -119,9 +119,14 @@ def test_long_figures_take_no_long_time(figures: str, language: str) -> None:
         ("id", "Harga 3,14 juta.", "harga tiga koma satu empat juta."),
         ("vi", "0,05", "không phẩy không năm"),
         ("pl", "3,14", "trzy przecinek czternaście"),
+        ("pt-BR", "16,5 de 1984", "dezesseis vírgula cinco de mil novecentos e oitenta e quatro"),
+        ("sv", "1000", "ettusen"),
+        ("ar", "٣٬١٤٥", "ثلاثة آلاف و مائة و خمسة و أربعون"),
+        ("ar", "٢٫٥", "إثنان فاصل خمسة"),
+        ("hi", "1,00,000", "एक लाख"),
         ("bn", "0.05", "0.05"),
         ("ky", "3,14", "3,14"),
     ],
 )
-def test_decimals_are_read_or_stay(language: str, written: str, spoken: str) -> None:
+def test_numbers_are_read_or_stay(language: str, written: str, spoken: str) -> None:
     assert normalize(written, TextConfig(), language) == spoken

@@ -1,5 +1,6 @@
 """Phonemes come from espeak-ng only; texts that it cannot convert are rejected."""
 
+import re
 import sys
 
 import pytest
@@ -83,14 +84,50 @@ def test_espeak_speaks_many_languages_within_the_inventory() -> None:
         "ar": "كتاب جديد",
         "de": "\u00c4pfel \u00fcber Stra\u00dfe",
         "ru": "\u043f\u0440\u0438\u0432\u0435\u0442 \u043c\u0438\u0440",
-        "zh": "\u6211\u6709\u82f9\u679c\u3002",
+        "zh": "\u6211\u662f\u4e2d\u56fd\u4eba\u3002",
         "fr": "c'est un week-end",
         "pt-BR": "n\u00e3o",
+        "ja": "さくらのはな",
+        "da": "klokken er fem",
+        "ga": "ocht leabhar",
+        "is": "takk fyrir núll",
+        "ky": "беш жашыл тоң",
+        "uz": "uch kishi",
+        "am": "ዘጠኝ ጤና",
     }
     prepared = prepare_texts(list(texts.values()), list(texts), PHONEMES)
     for language, spoken in zip(texts, prepared, strict=True):
         assert isinstance(spoken, str), spoken
         assert set(spoken) <= set(PHONEME_SYMBOLS), language
+    assert "." not in prepared[list(texts).index("zh")][:-1], "a retroflex sound is no full stop"
     assert prepared[0] == '"h\u0259l\u02c8o\u028a, (w\u02c8\u025c\u02d0ld)!"'
     with pytest.raises(ConfigError, match="language xx: espeak-ng has no such voice"):
         phonemize(["a"], "xx")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "spoken"),
+    [
+        ("en", "At 9 a.m. we met.", "\u02c8e\u026a\u02cc\u025bm|\u02cce\u026a\u02c8\u025bm"),
+        ("en", "The U.S.A. won.", "j\u02ccu\u02d0|\u02cc\u025bs\u02c8e\u026a"),
+        ("en", "the US army", "j\u02ccu\u02d0\u02c8\u025bs"),
+        ("en", "SHE CAME WITH US TO IT", "w\u026a\u00f0 .?\u028cs"),
+        ("en", "It is NOT a BIG day.", "b\u02c8\u026a\u0261 d\u02c8e\u026a"),
+        ("en", "NASA's plan", "n\u02c8\u00e6s\u0250z"),
+        ("de", "der Weg", "v\u02c8e\u02d0k"),
+        ("de", "Die USA sind nicht in der EU.", "\u02cce\u02d0\u02c8u\u02d0"),
+    ],
+)
+def test_letters_are_spelled_and_capitals_count(language: str, text: str, spoken: str) -> None:
+    pytest.importorskip("espeakng_loader")
+    pytest.importorskip("phonemizer")
+    (phonemes,) = prepare_texts([text], [language], PHONEMES)
+    assert re.search(spoken, str(phonemes)), phonemes
+
+
+def test_kanji_are_refused_since_espeak_names_them_in_english() -> None:
+    pytest.importorskip("espeakng_loader")
+    pytest.importorskip("phonemizer")
+    (refused,) = prepare_texts(["東京です"], ["ja"], PHONEMES)
+    assert isinstance(refused, TextError)
+    assert "espeak-ng reads no kanji, found in '東京です'; write kana" in str(refused)

@@ -65,6 +65,10 @@ def is_one_character(text: str) -> bool:
         ("fr", ["M. Gil est n\u00e9 en 44 av. J.-C. \u00e0 Rome.", "Il vit, p. ex. ici.", "Fin."]),
         ("es", ["El Sr. Gil fue a EE. UU. en 1998.", "Vio la p\u00e1g. 5, etc.", "Luego."]),
         ("de", ["Am 3. Oktober kam z. B. Herr Dr. M\u00fcller.", "Er ging."]),
+        ("en", ["She is 5 ft. tall.", "It takes 30 min. to get there."]),
+        ("de", ["In 5 Min. bin ich in der Goethestr. 120.", "„Ich komme.“", "»Gut.«", "Er ging."]),
+        ("fr", ["« Venez ! » dit-il.", "« Non.\u00a0»", "Il part."]),
+        ("pt", ["O Sr. Silva e a Dra. Costa vieram.", "Foi bom."]),
         ("fa", ["سلام.", "حالت چطور است؟", "۳٫۱۴ گفت."]),
         ("ur", ["\u06cc\u06c1 \u06c1\u06d2\u06d4", "\u0648\u06c1 \u062a\u06be\u0627\u06d4"]),
         (

@@ -72,11 +72,6 @@ def nearest_language(wanted: str, names: Iterable[str]) -> str | None:
     return max(general, key=lambda name: len(codes[name])) if general else next(iter(special), None)
 
 
-def primary_subtag(code: str) -> str:
-    """Return the language of a code without script and region: `pt` for `pt-BR`."""
-    return _canonical_or_same(code).partition("-")[0]
-
-
 def _canonical_or_same(code: str) -> str:
     try:
         return canonical_language(code)

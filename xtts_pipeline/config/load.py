@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import ValidationError
@@ -22,7 +22,13 @@ from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS, has_surrogate
 MAX_CONFIG_BYTES = 1 << 16
 MAX_NUMBER_CHARACTERS = 1_000
 _NUMBERS = (":int", ":float")
-MAX_KEY_DEPTH = 4
+_NAMED = re.compile(r"\w+\.\w+")
+# In the words of YAML, where pydantic speaks of Python.
+_EXPECTED = {
+    "bool_type": "input should be true or false",
+    "model_type": "input should be settings, such as `KEY: VALUE`",
+    "string_pattern_mismatch": "a time such as 10min",
+}
 MAX_PROBLEMS = 20
 # PyYAML raises these for values with valid YAML syntax and invalid content: `2001-99-99`, `!!int x`, a list as a key.
 _MALFORMED = (ValueError, TypeError, AttributeError, RecursionError)
@@ -257,29 +263,25 @@ def _parse_override(text: str) -> dict[str, Any]:
     if has_surrogate(text):
         raise ConfigError(f"--set {text[:MAX_SHOWN]}: holds bytes that are not UTF-8; give the setting in UTF-8")
     path, equals, raw = text.partition("=")
-    keys = path.strip().split(".")
-    if not equals or not all(keys) or len(keys) > MAX_KEY_DEPTH:
+    section, point, key = path.strip().partition(".")
+    if not equals or not section or (point and not key):
         raise ConfigError(f"--set {text[:MAX_SHOWN]}: expected section.key=value, such as training.batch_size=8")
     try:
         value = yaml.load(raw, Loader=StrictLoader)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, *_MALFORMED):
         raise ConfigError(f"--set {text[:MAX_SHOWN]}: {raw[:MAX_SHOWN]!r} is not a YAML value") from None
-    tree: dict[str, Any] = {keys[-1]: value}
-    for key in reversed(keys[:-1]):
-        tree = {key: tree}
-    return tree
+    return {section: {key: value} if point else value}
 
 
-def _merge(
-    tree: dict[str, Any], layer: Mapping[str, Any], source: str, sources: dict[str, str], prefix: str = ""
-) -> None:
-    for key, value in layer.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping) and isinstance(tree.get(key, {}), dict):
-            _merge(tree.setdefault(key, {}), value, source, sources, f"{path}.")
+def _merge(tree: dict[str, Any], layer: Mapping[str, Any], source: str, sources: dict[str, str]) -> None:
+    for section, given in layer.items():
+        settings = {} if given is None else given  # a section whose keys are all comments
+        sources[str(section)] = source
+        if isinstance(settings, Mapping) and isinstance(tree.get(section, {}), Mapping):
+            tree[section] = {**tree.get(section, {}), **settings}
+            sources.update((f"{section}.{key}", source) for key in settings)
         else:
-            tree[key] = value
-        sources[path] = source
+            tree[section] = settings
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
@@ -301,9 +303,10 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
 
 def _source_of(keys: Sequence[str], item: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     """Return where a key was given; for a contradiction in a section, where each setting that it names was given."""
-    if len(keys) == 1 and item["type"] == "value_error":
-        named = re.findall(r"(\w+)=", str(item["ctx"]["error"]))
-        if found := dict.fromkeys(sources[key] for name in named if (key := f"{keys[0]}.{name}") in sources):
+    if len(keys) < 2 and item["type"] == "value_error":
+        problem = str(item["ctx"]["error"])
+        named = [f"{keys[0]}.{name}" for name in re.findall(r"(\w+)=", problem)] if keys else _NAMED.findall(problem)
+        if found := dict.fromkeys(sources[key] for key in named if key in sources):
             return ", ".join(found)
     return sources.get(".".join(keys), sources.get(keys[0], "") if keys else "")
 
@@ -316,9 +319,16 @@ def _problem(keys: Sequence[str], items: Sequence[Mapping[str, Any]], *, is_name
     if item["type"] == "value_error":
         return f"{path}: {item['ctx']['error']}" if path and not is_named else str(item["ctx"]["error"])
     # A choice such as `a number or auto` fails once for each of its types: one line names them all.
-    first, *others = dict.fromkeys(f"{item['msg'][0].lower()}{item['msg'][1:]}" for item in items)
+    messages = [_EXPECTED.get(item["type"]) or f"{item['msg'][0].lower()}{item['msg'][1:]}" for item in items]
+    first, *others = dict.fromkeys([*messages, *(["null"] if _may_be_null(keys) else [])])
     expected = ", or ".join([first, *(text.removeprefix("input should be ") for text in others)])
     return expected if is_named else f"{path}={shorten(item['input'])}: {expected}"
+
+
+def _may_be_null(keys: Sequence[str]) -> bool:
+    section = Config.model_fields.get(keys[0]) if len(keys) == 2 else None
+    field = section.annotation.model_fields.get(keys[1]) if section else None  # type: ignore[union-attr]
+    return field is not None and type(None) in get_args(field.annotation)
 
 
 def _nearest_key(keys: Sequence[str]) -> str:
@@ -332,6 +342,7 @@ def _nearest_key(keys: Sequence[str]) -> str:
     if wanted not in known:
         if found := [f"{name}.{wanted}" for name, values in sections.items() if wanted in values]:
             return f"did you mean {' or '.join(found)}?"
-        if key in RULES and (becomes := RULES[key].becomes):
-            return f"did you mean {becomes}? `xtts config migrate` translates files of MyXTTS"
+        if rule := RULES.get(key):
+            remedy = f"did you mean {rule.becomes}?" if rule.becomes else f"{rule.why};"
+            return f"{remedy} `xtts config migrate` translates files of MyXTTS"
     return did_you_mean(wanted, known, prefix=f"{section[0]}." if section else "")

@@ -22,14 +22,8 @@ Width = Annotated[int, Field(ge=1, le=16_384)]
 """1 to 16,384."""
 
 
-def _read_sizes(value: object) -> object:
-    """Return a list as a tuple, as YAML has no tuples, and anything else as it is."""
-    return tuple(value) if isinstance(value, list) else value
-
-
-Sizes = Annotated[
-    tuple[Annotated[int, Field(ge=2, le=65_536)], ...], BeforeValidator(_read_sizes), Field(max_length=16)
-]
+# Not strict, as YAML has lists and no tuples.
+Sizes = Annotated[tuple[Annotated[int, Field(ge=2, le=65_536, strict=True)], ...], Field(max_length=16, strict=False)]
 """Up to 16 numbers from 2 to 65,536."""
 MINUTES = "^[1-9][0-9]{0,5} ?(min|minutes?)$"
 MAX_BUCKETS = 8

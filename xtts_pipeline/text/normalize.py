@@ -85,7 +85,7 @@ def normalize(text: str, config: TextConfig, language: str) -> str:
     primary = primary_language(language)
     plain = _plain(text, primary)
     if config.expand:
-        plain = _expand(plain, primary)
+        plain = _expand(plain, primary, language)
     if config.lowercase:
         plain = (plain.translate(_TURKIC_CAPITALS) if primary in ("tr", "az") else plain).lower()
     # Number words and case folding add spaces and decomposed characters.
@@ -98,8 +98,8 @@ def normalize(text: str, config: TextConfig, language: str) -> str:
     return plain
 
 
-def _expand(text: str, primary: str) -> str:
-    expander = _EXPANDERS.get(primary) or partial(expand_numbers, primary=primary)
+def _expand(text: str, primary: str, language: str) -> str:
+    expander = _EXPANDERS.get(primary) or partial(expand_numbers, language=language)
     expanded = expander(text)
     # Words set apart by one rule may be an abbreviation to another: `5Mr.`
     while expanded != text:

@@ -15,8 +15,13 @@ _COMMA_IS_DECIMAL = re.compile(
 )
 _WITHOUT_SPACES = frozenset(["ja", "km", "lo", "my", "th", "yue", "zh"])
 # Codes of num2words that are not those of the languages, and Norwegian's written form.
-_NUM2WORDS_CODES = {"kk": "kz", "nb": "no"}
-_POINT_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.(?P<decimals>\d+))?")
+_NUM2WORDS_CODES = {"kk": "kz", "nb": "no", "pt-br": "pt_BR"}
+# Whole numbers by the CLDR's rules: num2words writes `etttusen`, `mil, novecentos`, and Turkish as on cheques.
+_RULED_WHOLE = {"pt_BR": "pt", "sv": "sv", "tr": "tr"}
+# 1,234,567.5, the same with Arabic signs, and the 12,34,567 of India.
+_POINT_NUMBER = re.compile(
+    r"(?P<whole>(?:\d{1,3}(?:[,\u066c]\d{3})+|\d{1,2}(?:,\d\d){1,5},\d{3})(?!\d)|\d+)(?:[.\u066b](?P<decimals>\d+))?"
+)
 _COMMA_NUMBER = re.compile(r"(?P<whole>\d{1,3}(?:[. ]\d{3})+(?!\d)|\d+)(?:,(?P<decimals>\d+))?")
 # num2words has no decimals in these languages, drops them, or reads others; the CLDR's rules are right.
 _RULED_DECIMALS = frozenset(["ar", "cy", "id", "it", "tr", "vi"])
@@ -26,11 +31,13 @@ _NO_DECIMALS = frozenset(["bn", "ky"])
 _SPELLING_ERRORS = (NotImplementedError, ArithmeticError, LookupError, ValueError, TypeError, AttributeError, RbnfError)
 
 
-def expand_numbers(text: str, primary: str) -> str:
-    """Return the text with its numbers in words; `primary` is a primary language tag, such as `de`.
+def expand_numbers(text: str, language: str) -> str:
+    """Return the text with its numbers in words; `language` is a tag such as `de` or `pt-BR`.
 
     A number without words stays in digits.
     """
+    tag = language.lower().replace("_", "-")
+    primary = tag.partition("-")[0]
     if not any(map(str.isdecimal, text)) or not has_number_words(primary):
         return text
     pattern = _COMMA_NUMBER if _COMMA_IS_DECIMAL.fullmatch(primary) else _POINT_NUMBER
@@ -38,7 +45,7 @@ def expand_numbers(text: str, primary: str) -> str:
     def spoken(match: re.Match[str]) -> str:
         whole = "".join(str(int(digit)) for digit in match["whole"] if digit.isdecimal())
         decimals = "".join(str(int(digit)) for digit in match["decimals"] or "")
-        words = _number_words(f"{whole}.{decimals}" if decimals else whole, primary)
+        words = _number_words(f"{whole}.{decimals}" if decimals else whole, tag if tag in _NUM2WORDS_CODES else primary)
         if words is None:
             return match[0]
         return words if primary in _WITHOUT_SPACES else set_apart(words, match)
@@ -76,14 +83,17 @@ def set_apart(words: str, match: re.Match[str]) -> str:
 
 
 @lru_cache(maxsize=10_000)
-def _number_words(number: str, primary: str) -> str | None:
-    code, is_decimal = _NUM2WORDS_CODES.get(primary, primary), "." in number
-    if len(number) > MAX_DIGITS or (is_decimal and primary in _NO_DECIMALS):
+def _number_words(number: str, language: str) -> str | None:
+    code, is_decimal = _NUM2WORDS_CODES.get(language, language), "." in number
+    if len(number) > MAX_DIGITS or (is_decimal and language in _NO_DECIMALS):
         return None
+    is_ruled = code not in CONVERTER_CLASSES or (language in _RULED_DECIMALS if is_decimal else code in _RULED_WHOLE)
     try:
         words = (
-            _rules_of(primary).format_number(Decimal(number) if is_decimal else int(number)).text
-            if code not in CONVERTER_CLASSES or (is_decimal and primary in _RULED_DECIMALS)
+            _rules_of(_RULED_WHOLE.get(code, language))
+            .format_number(Decimal(number) if is_decimal else int(number))
+            .text
+            if is_ruled
             else num2words(number if is_decimal else int(number), lang=code)
         )
     except _SPELLING_ERRORS:

@@ -33,10 +33,13 @@ _COMMAS = ",\u060c\uff0c\u3001\u2013\u2014"
 _CLOSERS = "\"'\u2019\u201d\u00bb\u203a)]}\u300d\u300f\uff09\u300b\u3011"
 _OPENERS = "\"'\u2018\u201c\u201e\u00ab\u2039([{\u00bf\u00a1\u300c\u300e\uff08\u300a\u3010"
 
+# These close a quotation in some languages, with a space before it in French, and open one in others.
+_LATE_CLOSER = r"(?:[\u201c\u2018\u00ab]|[ \u00a0\u202f]\u00bb)(?=[\s.,;:!?)\u2026]|$)"
+
 _SPACES = re.compile(r"\s+")
 _END = re.compile(
     rf"(?P<marks>[{_POINT_MARKS}{_FULL_MARKS}]*[{_FULL_MARKS}][{_POINT_MARKS}{_FULL_MARKS}]*|[{_POINT_MARKS}]+|[{_WEAK_MARKS}])"
-    rf"(?P<closers>[{re.escape(_CLOSERS)}]*)(?P<space>\s*)"
+    rf"(?P<closers>(?:[{re.escape(_CLOSERS)}]|{_LATE_CLOSER})*)(?P<space>\s*)"
 )
 _CLAUSE_END = re.compile(
     rf"(?:[,;:\u2013](?=\s)|[\u060c\u061b](?!\d)|[\uff0c\u3001\uff1b\uff1a\u2014])[{re.escape(_CLOSERS)}]*"
@@ -70,6 +73,7 @@ _ABBREVIATIONS = {
     "de": German.words.inner_points | {"fr", "str"},
     "fr": French.words.inner_points | {"mme", "mmes", "mlle", "st", "ste"},
     "es": Spanish.words.inner_points,
+    "pt": frozenset(["sr", "sra", "srta", "dra", "profa", "av", "exmo", "exma"]),
     "it": frozenset(["sig", "dott", "prof", "dr", "ecc"]),
     "nl": frozenset(["dhr", "mevr", "dr", "prof", "bijv", "ca"]),
 }
@@ -128,7 +132,8 @@ def _sentences(paragraph: str, language: str) -> list[str]:
     last_spoken = next((index for index in reversed(range(len(paragraph))) if paragraph[index].isalnum()), 0)
     for match in _END.finditer(paragraph):
         end = match.end("closers")
-        if end > last_spoken or not _ends_sentence(paragraph, start, match, language):
+        is_capital = paragraph[first_spoken : first_spoken + 1].isupper()
+        if end > last_spoken or not _ends_sentence(paragraph, start, match, language, is_capital=is_capital):
             continue
         if first_spoken < end:
             sentences.append(paragraph[start:end])
@@ -142,7 +147,7 @@ def _next_spoken(text: str, start: int) -> int:
     return next((index for index in range(start, len(text)) if text[index].isalnum()), len(text))
 
 
-def _ends_sentence(paragraph: str, start: int, match: re.Match[str], language: str) -> bool:
+def _ends_sentence(paragraph: str, start: int, match: re.Match[str], language: str, *, is_capital: bool) -> bool:
     marks, closers = match["marks"], match["closers"]
     if not match["space"] and not _NO_SPACE_NEEDED & set(marks):
         return False
@@ -152,8 +157,8 @@ def _ends_sentence(paragraph: str, start: int, match: re.Match[str], language: s
         next_end = _END.search(paragraph, match.end())
         after = (next_end.start() if next_end else len(paragraph)) - match.end()
         return min(match.start() - start, after) >= MIN_CLAUSE_CHARACTERS
-    # "Where to?" she asked. And so... on.
-    if following.islower() and (closers or marks in ("...", "\u2026")):
+    # "Where to?" she asked. And so... on. Where sentences begin with capitals also: 5 ft. tall.
+    if following.islower() and (closers or marks in ("...", "\u2026") or (marks == "." and is_capital)):
         return False
     before = paragraph[max(start, match.start() - LONGEST_ABBREVIATION) : match.start()]
     return marks != "." or bool(closers) or not _is_abbreviation(before, following, language)
@@ -166,7 +171,8 @@ def _is_abbreviation(before: str, following: str, language: str) -> bool:
     lower = word.lower()
     if word.isdigit():
         return word == before or (language in _ORDINAL_POINT and len(word) <= 2)
-    if lower in _ABBREVIATIONS.get(language, frozenset()) | _ANY_LANGUAGE:
+    is_street = language == "de" and following.isdigit() and lower.endswith("str")  # Goethestr. 12
+    if is_street or lower in _ABBREVIATIONS.get(language, frozenset()) | _ANY_LANGUAGE:
         return True
     if lower in _ENDING_ABBREVIATIONS:
         return not following.isupper()

@@ -30,6 +30,9 @@ def prepare_texts(texts: Sequence[str], languages: Sequence[str], config: TextCo
 
     Raises ConfigError if phonemes are asked for and the phonemizer is not installed or lacks a language.
     """
+    if config.tokens == "phonemes":
+        # By its capitals espeak-ng tells the US from us, and the German Weg from weg.
+        config = config.model_copy(update={"lowercase": False})
     prepared: list[str | TextError] = []
     for text, language in zip(texts, languages, strict=True):
         try:

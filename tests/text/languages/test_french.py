@@ -262,6 +262,12 @@ Dans les années 1920.
     dans les années mille neuf cent vingt.
 Il a payé $1,250.50.
     il a payé mille deux cent cinquante dollars cinquante.
+C'est mon ex. Il lit une bd dans 5 min.
+    c'est mon ex. il lit une bd dans cinq minutes.
+Le kilo à 3€50, ou 3,50 euros, ou 5 €/kg, 2h30min après.
+    le kilo à trois euros cinquante, ou trois euros cinquante, ou cinq euros par kilogramme, deux heures trente après.
+Appelez le +33 (0)6 12 34 56 78, on gagne 2:1.
+    appelez le plus trente-trois, six, douze, trente-quatre, cinquante-six, soixante-dix-huit, on gagne deux à un.
 """
 
 

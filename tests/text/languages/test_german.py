@@ -272,6 +272,12 @@ Hier leben 5 000 000 Menschen, 1 Katze, 1 Hund und 1 Kind.
     hier leben fünf millionen menschen, eine katze, ein hund und ein kind.
 Es kostet 1,01 € oder $1,250.50.
     es kostet ein euro eins oder eintausendzweihundertfünfzig dollar fünfzig.
+In den 90ern kostete es 3,50 Euro, heute ist der 5.
+    in den neunzigern kostete es drei euro fünfzig, heute ist der fünfte.
+Im 19./20. Jahrhundert kam Fr. Müller mit v1.2.3.
+    im neunzehnten zwanzigsten jahrhundert kam frau müller mit v eins punkt zwei punkt drei.
+Es kostet CHF 19.90, 5 €/kg inkl. MwSt. und dauert 5 Min.
+    es kostet neunzehn franken neunzig, fünf euro pro kilogramm inklusive mehrwertsteuer und dauert fünf minuten.
 """
 
 

@@ -223,7 +223,7 @@ La deuda es de 200 000 000 €.
 El precio va de 5 €-10 €.
     el precio va de cinco euros a diez euros.
 Cuesta 50 €/mes.
-    cuesta cincuenta euros al mes.
+    cuesta cincuenta euros por mes.
 El 31/12 bailamos.
     el treinta y uno de diciembre bailamos.
 La temporada 2024/25 empieza.
@@ -266,6 +266,12 @@ Costó $1,250.50 por 5 000 000 000 de votos.
     costó mil doscientos cincuenta dólares con cincuenta centavos por cinco mil millones de votos.
 A 2 ºC y 2º C.
     a dos grados celsius y dos grados celsius.
+Hoy hace 30° a la sombra, y gira 90°.
+    hoy hace treinta grados a la sombra, y gira noventa grados.
+Cuestan 3,50 euros c/u, ganó 2:1, y 3 - 1 Barcelona.
+    cuestan tres euros con cincuenta céntimos cada uno, ganó dos a uno, y tres a uno barcelona.
+Son 3'50 € o 5 €/kg, 10 seg.
+    son tres euros con cincuenta céntimos o cinco euros por kilogramo, diez segundos.
 """
 
 

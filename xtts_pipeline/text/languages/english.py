@@ -27,6 +27,8 @@ from xtts_pipeline.text.numbers import set_apart
 
 # These often end a sentence: their full stop stays before a capital letter.
 _ENDING = frozenset({"etc", "inc", "ltd"})
+# These end a sentence now and then, and stand in names too: King Jr. Day.
+_MAY_END = frozenset({"co", "corp", "jr", "sr", "esq", "ave", "blvd"})
 SIGNS = {"&": "and", "%": "percent", "@": "at", "+": "plus", "=": "equals", "#": "hash", "\u00b0": "degrees"}
 SIGNS |= {"\u00b1": "plus or minus", "\u00d7": "times", "\u00f7": "divided by", "\u00a7": "section"}
 SIGNS |= {"\u2248": "approximately", "\u2260": "is not equal to", "\u221e": "infinity", "\u2030": "per thousand"}
@@ -45,8 +47,11 @@ _POWERS = {"\u00b2": "squared", "\u00b3": "cubed"}
 _POWERS |= {chr(0x2070 + digit): f"to the power of {spoken(str(digit))}" for digit in (0, *range(4, 10))}
 _SLASHED = {"w/o": "without", "w/out": "without", "c/o": "care of"}
 
-# Whole words only: `disco.` does not end in `co.`.
-_ABBREVIATION = re.compile(rf"(?<![\w.])({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE)
+# Whole words only: `disco.` does not end in `co.`. Small letters: to rev, my hon, five milliseconds.
+_ABBREVIATION = re.compile(
+    rf"(?<![\w.])(?!(?-i:rev|hon)\.|(?<=\d )ms\.)({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE
+)
+_DRIVE = re.compile(r"(?<!\w)(\d{1,5} (?:[A-Z]\w{1,20} ){1,3})Dr\.")
 _SAINT_OR_STREET = re.compile(r"(?<![\w.])st\.(?=( ?\w)?)(?!\w)", re.IGNORECASE)
 _TITLE_BEFORE_NAME = re.compile(r"(?<![\w.])(Mr|Mrs|Ms|Dr|Prof|St)(?= [A-Z])")
 _NUMBER_AHEAD = re.compile(
@@ -64,6 +69,10 @@ _WITH = re.compile(r"(?<![\w/.])(?:(w/o|w/out|c/o)(?!\w)|w/ ?(?=[^\W\d_]))")
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])/(?=[^\W\d_])")
 _WORLD_WAR = re.compile(r"(?<!\w)WW(II?|[12])(?!\w)")
 _ROMAN = re.compile(r"(?<=[A-Za-z] )(?=[IVXLC])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})(?![\w.]\w|\w)")
+# The pronoun, as in `the Book I read`; a numeral is followed by other words.
+_DOES = "am have had can could will would do did must should might think know want like love need see saw read took got"
+_DOES += " thought knew wanted liked loved found went made wrote bought play played mean said use used hope guess just"
+_PRONOUN = re.compile(rf"'(?:m|d|ll|ve)(?!\w)| (?:{'|'.join(_DOES.split())})(?:n't)?(?!\w)")
 _CENTURY = re.compile(r"(?<![\w.])([IVX]{1,6}) (?=century|centuries|dynasty)")
 _OF_A_RULER = re.compile(r"(?=[,.;:)!?'\"]|$| (?:of|reigned|ruled|abdicated) | and the )")
 _VULGAR = re.compile(f"([{''.join(_FRACTIONS)}])")
@@ -110,6 +119,7 @@ def expand_english(text: str) -> str:
 
 def _expand_abbreviations(text: str) -> str:
     text = _NUMBER_AHEAD.sub(lambda match: f"{BEFORE_NUMBERS[match[1].lower()]} ", text)
+    text = _DRIVE.sub(lambda match: f"{match[1]}drive{_stop_before(match)}", text)
     text = _ABBREVIATION.sub(_abbreviation, text)
     text = _SAINT_OR_STREET.sub(_saint_or_street, text)
     text = _WEEKDAY.sub(lambda match: WEEKDAYS[match[1]], text)
@@ -145,7 +155,8 @@ def _roman(match: re.Match[str]) -> str:
     if word in ("and", "or", "to") and len(others) > 1 and others[-1] in ("I", "II", "III", "IV", "V"):
         word, is_capital = others[-2], others[-2][0].isupper()
     if not NUMBERED.isdisjoint((word.lower(), word.lower().removesuffix("s"))):
-        return spoken(number) if len(numeral) > 1 or (numeral in "IVX" and is_capital) else numeral
+        is_pronoun = numeral == "I" and _PRONOUN.match(match.string, end)
+        return spoken(number) if len(numeral) > 1 or (numeral in "IVX" and is_capital and not is_pronoun) else numeral
     if is_capital and len(numeral) > 1 and others and others[-1] in RULERS:
         return f"the {spoken(number, 'ordinal')}"
     is_certain = numeral == "II" or (len(numeral) > 2 and set(numeral) <= set("IVX"))
@@ -159,6 +170,8 @@ def _century(match: re.Match[str]) -> str:
 
 def _abbreviation(match: re.Match[str]) -> str:
     word = match[1].lower()
+    if word in _MAY_END:
+        return ABBREVIATIONS[word] + _stop_before(match)
     return ABBREVIATIONS[word] + full_stop(match, before_capital=word in _ENDING)
 
 
@@ -171,6 +184,9 @@ def _saint_or_street(match: re.Match[str]) -> str:
 
 def _stop_of(match: re.Match[str]) -> str:
     """Return the last full stop of letters with full stops if it ends a sentence."""
-    if not match[2]:
-        return ""
+    return _stop_before(match) if match[2] else ""
+
+
+def _stop_before(match: re.Match[str]) -> str:
+    """Return the full stop at the end of the text, or before a word that often begins a sentence."""
     return "." if _AFTER_SENTENCE.match(match.string, match.end()) else full_stop(match)

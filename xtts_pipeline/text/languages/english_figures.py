@@ -24,7 +24,8 @@ _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 
 # Never from within a long figure: each start would be tried to the figure's end, in quadratic time.
 _START = r"(?<![\w.])(?<!\d,)"
-_FIGURE = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)"
+# 1,234,567 and the 12,34,567 of India.
+_FIGURE = r"(?:(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d\d){1,6},\d{3})(?!\d)|\d+)"
 _NUMBER = rf"{_FIGURE}(?:\.\d+)?"
 _SYMBOLS = "".join(CURRENCIES)
 _SCALE = "|".join(sorted(SCALES, key=len, reverse=True))
@@ -43,7 +44,8 @@ _MINUS_MONEY = re.compile(rf"(?<![\w-])-(?=[{_SYMBOLS}] ?\.?\d)")
 _TO_MONEY = re.compile(rf"(?<=[\dkKmMBn])-(?=[{_SYMBOLS}] ?\d)")
 _CENTS = re.compile(rf"([{_SYMBOLS}]) ?\.(?=\d)")
 _MONEY = re.compile(
-    rf"([{_SYMBOLS}]) ?({_FIGURE})(?:\.(\d+))?(?:-({_NUMBER})(?![\d-]))?(?: ?({_SCALE})\b)?", re.IGNORECASE
+    rf"(?:(?<!\w)US)?([{_SYMBOLS}]) ?({_FIGURE})(?:\.(\d+))?(?:-({_NUMBER})(?![\d-]))?(?: ?({_SCALE})\b)?",
+    re.IGNORECASE,
 )
 _MONEY_AFTER = re.compile(
     rf"{_START}(?:({_NUMBER})-)?({_FIGURE})(?:\.(\d+))?(?: ?({_SCALE}))? ?([{_SYMBOLS}])(?! ?\d)", re.IGNORECASE
@@ -78,9 +80,10 @@ _TIMES_TO = re.compile(
     re.IGNORECASE,
 )
 _DOT_TIME = re.compile(r"(?<![\w.,])(1[0-2]|0?[1-9])\.([0-5]\d)(?= ?[ap]\.?m\b)", re.IGNORECASE)
-_CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):([0-5]\d):([0-5]\d)(?![\w:])")
-_TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?: ?([ap])(?:m|\.m(\.)?))?(?![\w:])", re.IGNORECASE)
+_CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):([0-5]\d):(?!00)([0-5]\d)(?![\w:])")
+_TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?::00)?(?: ?([ap])(?:m|\.m(\.)?))?(?![\w:])", re.IGNORECASE)
 _HOUR = re.compile(r"(?<![\w:.,])(1[0-2]|0?[1-9]) ?([ap])(?:m|\.m(\.)?)(?!\w)", re.IGNORECASE)
+_HOURS_MINUTES = re.compile(r"(?<![\w.:,])(\d{1,3}) ?h ?(\d{1,2}) ?m(?:in)?(?!\w)")
 _RATIO = re.compile(r"(?<![\w:.,])(\d{1,4}(?:\.\d{1,3})?):(\d{1,4})(?![\w:])")
 _TEMPERATURE = re.compile(r" ?\u00b0 ?([CF])?(?!\w)", re.IGNORECASE)
 _HEIGHT = re.compile(r"(?<![\w.,'\u00b0])(\d{1,2})' ?(\d{1,2})(\"|'')?(?!\w)")
@@ -283,7 +286,7 @@ def _time(match: re.Match[str]) -> str:
 
 
 def _two_digits(figure: str) -> str:
-    return f"oh {spoken(figure[1])}" if figure[0] == "0" else spoken(figure)
+    return f"oh {spoken(figure[1])}" if figure[0] == "0" and figure != "00" else spoken(figure)
 
 
 def _temperature(match: re.Match[str]) -> str:
@@ -378,6 +381,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (_CLOCK, lambda match: f"{spoken(match[1])} {_two_digits(match[2])} {_two_digits(match[3])}"),
     (_TIME, _time),
     (_HOUR, _hour),
+    (_HOURS_MINUTES, lambda match: f"{_amount(match[1], 'hour')} {_amount(match[2], 'minute')}"),
     (_RATIO, r"\1 to \2"),
     (_TEMPERATURE, _temperature),
     (_HEIGHT, _height),

@@ -42,7 +42,8 @@ CURRENCIES = {
 }
 SCALES = {
     "hundred": "hundred", "thousand": "thousand", "million": "million", "billion": "billion", "trillion": "trillion",
-    "k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion", "tn": "trillion",
+    "k": "thousand", "m": "million", "mil": "million", "mn": "million", "b": "billion",
+    "bn": "billion", "tn": "trillion",
 }
 UNITS = {
     "km": "kilometer", "cm": "centimeter", "mm": "millimeter", "m": "meter", "nm": "nanometer",
@@ -58,7 +59,7 @@ UNITS = {
     "kcal": "kilocalorie", "Pa": "pascal", "kPa": "kilopascal", "USD": "u s dollar", "EUR": "euro", "GBP": "pound",
     "ppm": "part per million", "mph": "mile per hour", "kph": "kilometer per hour", "rpm": "revolution per minute",
     "mpg": "mile per gallon", "bpm": "beat per minute", "kbps": "kilobit per second", "Mbps": "megabit per second",
-    "Gbps": "gigabit per second",
+    "Gbps": "gigabit per second", "kgs": "kilogram", "kms": "kilometer", "tbsp": "tablespoon", "tsp": "teaspoon",
 }
 # Words that may follow a slash besides the units.
 PER_WORDS = {

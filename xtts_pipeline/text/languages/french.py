@@ -7,6 +7,7 @@ from xtts_pipeline.text.languages.reading import (
     FEMININE,
     MASCULINE,
     ROMAN,
+    SCORE,
     Counted,
     Noun,
     Reading,
@@ -59,12 +60,13 @@ _SHORT_DATE = re.compile(r"(?:(?<=[Ll]e )|(?<=[Dd]u )|(?<=[Aa]u ))(\d{1,2})/(\d{
 _TIME_RANGE = re.compile(r"(?<=[\dh:]\d\d)-(?=\d{1,2}[h:]\d\d)|(?<=\dh) ?- ?(?=\d{1,2} ?h)")
 _TIME = re.compile(
     r"(?<![\w:.,/])([01]?\d|2[0-4])(?: ?[hH](?!\w)(?: ?([0-5]\d)(?!\d)(?: ?min(?!\w))?)?"
-    r"|[hH]([0-5]\d)|:([0-5]\d))(?![\w:])"
+    r"|[hH]([0-5]\d)(?: ?min)?|:([0-5]\d))(?![\w:])"
 )
 _ELIDED = re.compile(r"(?<!\w)([Dd]|[Qq]u)e (?=1 [^\W\d_]{2})")
 _OF_ALL = re.compile(r"(?<!\w)(24) ?h/24(?!\w)|(?<!\w)(7) ?j/7(?!\w)")
 _NOT_NOUNS = word_set("de du des la le les un une et ou à au aux en est sur pour par dans")
-_PHONE = re.compile(r"(?<![\w.,])(?:(\+\d{1,3}) ?(\d)|(0\d))((?:[ .-]?\d\d){4})(?![\w-]|[.,]\d)")
+_EUROS_CENTS = re.compile(r"(?<=\d)€(\d\d)(?!\d)")
+_PHONE = re.compile(r"(?<![\w.,])(?:(\+\d{1,3}) ?(?:\(0\) ?)?(\d)|(0\d))((?:[ .-]?\d\d){4})(?![\w-]|[.,]\d)")
 
 
 _WORDS = Vocabulary(
@@ -88,8 +90,8 @@ _WORDS = Vocabulary(
         "St-": "saint-", "Ste-": "sainte-", "St": "saint", "Ste": "sainte", "av. J.-C.": "avant Jésus-Christ",
         "apr. J.-C.": "après Jésus-Christ", "ap. J.-C.": "après Jésus-Christ", "etc.": "et cetera",
         "c.-à-d.": "c'est-à-dire", "p. ex.": "par exemple", "env.": "environ", "tél.": "téléphone",
-        "Tél.": "téléphone", "bd": "boulevard", "Bd": "boulevard", "bd.": "boulevard", "av.": "avenue",
-        "cf.": "confer", "Cie": "compagnie", "ex.": "exemple", "max.": "maximum", "min.": "minimum",
+        "Tél.": "téléphone", "Bd": "boulevard", "bd.": "boulevard", "av.": "avenue",
+        "cf.": "confer", "Cie": "compagnie", "max.": "maximum", "min.": "minimum",
         "éd.": "édition", "s.v.p.": "s'il vous plaît", "janv.": "janvier", "févr.": "février", "juil.": "juillet",
         "oct.": "octobre", "nov.": "novembre", "déc.": "décembre",
     },
@@ -130,7 +132,8 @@ _WORDS = Vocabulary(
         "l": Noun("litre", "litres"), "L": Noun("litre", "litres"), "cl": Noun("centilitre", "centilitres"),
         "ml": Noun("millilitre", "millilitres"), "°C": Noun("degré Celsius", "degrés Celsius"),
         "°F": Noun("degré Fahrenheit", "degrés Fahrenheit"), "°": Noun("degré", "degrés"),
-        "min": Noun("minute", "minutes", FEMININE), "s": Noun("seconde", "secondes", FEMININE),
+        **dict.fromkeys(["min", "min."], Noun("minute", "minutes", FEMININE)),
+        "s": Noun("seconde", "secondes", FEMININE),
         "heure": Noun("heure", "heures", FEMININE),
         "h": Noun("heure", "heures", FEMININE), "heures": Noun("heure", "heures", FEMININE),
         "kWh": Noun("kilowattheure", "kilowattheures"), "kW": Noun("kilowatt", "kilowatts"),
@@ -145,7 +148,7 @@ _WORDS = Vocabulary(
         "¥": Noun("yen", "yens"), "CHF": Noun("franc suisse", "francs suisses"),
     },
     cents={
-        **dict.fromkeys(["€", "EUR", "$", "USD"], Noun("centime", "centimes")),
+        **dict.fromkeys(["€", "EUR", "euros"], Noun("centime", "centimes")),
         **dict.fromkeys(["$", "USD"], Noun("cent", "cents")),
         "£": Noun("penny", "pence"), "CHF": Noun("centime", "centimes"),
     },
@@ -170,11 +173,13 @@ class French(Reading):
             (_DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
             (_SHORT_DATE, lambda match: self.read_date(match, match[1], match[2], None)),
             (_PHONE, self._phone),
+            (_EUROS_CENTS, r",\1 €"),
             (_OF_ALL, lambda match: "24 heures sur 24" if match[1] else "7 jours sur 7"),
             (_ELIDED, lambda match: f"{match[1]}'"),
             (_FIRST_OF_MONTH, "premier"),
             (_TIME_RANGE, f" {self.words.to} "),
             (_TIME, self._time),
+            (SCORE, rf"\1 {self.words.versus} \2"),
             (_ORDINAL, self._ordinal),
         )
 

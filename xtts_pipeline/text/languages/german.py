@@ -8,6 +8,7 @@ from xtts_pipeline.text.languages.reading import (
     MASCULINE,
     NEUTER,
     ROMAN,
+    SCORE,
     Counted,
     Noun,
     Reading,
@@ -71,7 +72,7 @@ _LABELLED_ROMAN = re.compile(rf"(?<!\w)(?P<label>{_LABELS}) (?P<roman>{ROMAN})(?
 _ROYAL = re.compile(rf"{_NAME}(?P<roman>{ROMAN})\.")
 _ROMAN_ORDINAL = re.compile(rf"(?<!\w)(?P<roman>{ROMAN})\.(?= [A-ZÄÖÜ][a-zäöü])")
 _ORDINALS = re.compile(
-    r"(?<![\w.,])(?<!\d:)(?P<list>\d{1,3}\.(?:(?:, ?| ?- ?| und | oder | bis )\d{1,3}\.){0,5})"
+    r"(?<![\w.,])(?<!\d:)(?P<list>\d{1,3}\.(?:(?:, ?| ?- ?|/| und | oder | bis )\d{1,3}\.){0,5})"
     r"(?= [^\W\d_]|-[A-ZÄÖÜ]|$|,)"
 )
 _ORDINAL = re.compile(r"(\d{1,3})\.")
@@ -87,13 +88,13 @@ _STREET = re.compile(r"(?<=[a-zäöüß])str\.(?=$| \d| [A-Z])")
 _WHOLE_EUROS = re.compile(r"(?<=\d)(?:,-{1,2}(?!\d)|\.-{1,2}(?= ?(?:€|EUR|CHF|[.,;:!?)]|$)))")
 _PERCENT_JOINED = re.compile(r"(?<![\w.,])(\d{1,6}) ?%(?=ig)")
 _POSTAL_CODE = re.compile(r"(?<=, )\d{5}(?= [A-ZÄÖÜ])")
-_DECADE = re.compile(r"(?<![\w.,])(1[1-9]\d\d|20\d\d|[1-9]\d)er(?!\w)")
+_DECADE = re.compile(r"(?<![\w.,])(1[1-9]\d\d|20\d\d|[1-9]\d)(ern?)(?!\w)")
 _JOINED = re.compile(r"(?<![\w.,])(\d{1,6})(?:-(?=[a-zäöüß]{3})|(?=(?:mal|fach|jährig|köpfig|stellig)))")
 _TIMES = re.compile(r"(?<![\w.,])(\d{1,6}) ?x(?!\w)")
 _PHONE = re.compile(
     r"(?<![\w.,/+-])(?<!\d )(?:\+\d{1,3}(?: ?\(0\))?|0\d{1,5}|\(0\d{1,5}\))(?:[ /-]\d{2,8}){1,5}(?![\w/-]|[.,:]\d)"
 )
-_SCORE = re.compile(r"(?<![\w.,:])(\d{1,3}):(\d{1,3})(?![\w:])")
+_FRAU = re.compile(r"(?<![\w.])Fr\.(?= [A-ZÄÖÜ][a-zäöüß]{2})")
 
 
 _WORDS = Vocabulary(
@@ -123,12 +124,14 @@ _WORDS = Vocabulary(
         "bspw.": "beispielsweise", "insb.": "insbesondere", "mind.": "mindestens", "Abb.": "Abbildung",
         "Hbf.": "Hauptbahnhof", "Hbf": "Hauptbahnhof", "Jan.": "Januar", "Feb.": "Februar", "Aug.": "August",
         "Sept.": "September", "Okt.": "Oktober", "Nov.": "November", "Dez.": "Dezember",
+        "MwSt.": "Mehrwertsteuer", "bzgl.": "bezüglich", "u. v. m.": "und vieles mehr",
+        "e. V.": "eingetragener Verein", "o. g.": "oben genannt",
     },
     number_abbreviations={
         "Nr.": "Nummer", "S.": "Seite", "Art.": "Artikel", "Abs.": "Absatz", "Bd.": "Band", "Kap.": "Kapitel",
         "Ziff.": "Ziffer",
     },
-    ending_abbreviations=frozenset(["usw.", "usf.", "etc."]),
+    ending_abbreviations=frozenset(["usw.", "usf.", "etc.", "u.v.m.", "e.V."]),
     signs={
         "&": "und", "+": "plus", "=": "gleich", "%": "Prozent", "‰": "Promille", "@": "at", "§": "Paragraf",
         "€": "Euro", "$": "Dollar", "£": "Pfund", "°": "Grad", "×": "mal", "÷": "geteilt durch", "²": "Quadrat",
@@ -172,12 +175,12 @@ _WORDS = Vocabulary(
         "dB": Noun("Dezibel", "Dezibel", NEUTER), "PS": Noun("PS", "PS", NEUTER),
     },
     currencies={
-        "€": Noun("Euro", "Euro"), "EUR": Noun("Euro", "Euro"), "$": Noun("Dollar", "Dollar"),
+        **dict.fromkeys(["€", "EUR", "Euro"], Noun("Euro", "Euro")), "$": Noun("Dollar", "Dollar"),
         "USD": Noun("Dollar", "Dollar"), "£": Noun("Pfund", "Pfund", NEUTER), "¥": Noun("Yen", "Yen"),
         "CHF": Noun("Franken", "Franken"), "ct": Noun("Cent", "Cent"),
     },
     cents={
-        **dict.fromkeys(["€", "EUR", "$", "USD"], Noun("Cent", "Cent")),
+        **dict.fromkeys(["€", "EUR", "Euro", "$", "USD"], Noun("Cent", "Cent")),
         "£": Noun("Penny", "Pence"), "CHF": Noun("Rappen", "Rappen"),
     },
     half="ein halb",
@@ -207,11 +210,11 @@ class German(Reading):
             (_DATE, lambda match: self.read_date(match, match[1], match[2], match[3])),
             (_SLASHED_DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
             (_ORDINALS, self._ordinals),
-            (_DECADE, lambda match: f"{self.year(match[1])}er"),
+            (_DECADE, lambda match: f"{self.year(match[1])}{match[2]}"),
             (_JOINED, lambda match: self.cardinal(int(match[1]), "cardinal-neuter")),
             (_PERCENT_JOINED, lambda match: f"{self.cardinal(int(match[1]), 'cardinal-neuter')}prozent"),
             (_TIMES, lambda match: f"{self.cardinal(int(match[1]), 'cardinal-neuter')}mal"),
-            (_SCORE, lambda match: f"{match[1]} {self.words.versus} {match[2]}"),
+            (SCORE, lambda match: f"{match[1]} {self.words.versus} {match[2]}"),
         )
 
     def expand_roman(self, text: str) -> str:
@@ -224,7 +227,7 @@ class German(Reading):
 
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
-        return super().expand(_STREET.sub("straße", text))
+        return super().expand(_FRAU.sub("Frau", _STREET.sub("straße", text)))
 
     def date(self, day: int, month: int, year: str | None) -> str:
         """Return `21. März neunzehnhundertneunzig`; the rule of ordinals reads the day by the word before."""
@@ -295,13 +298,13 @@ class German(Reading):
         before, noun = words_before(match, 3), word_after(match)
         last = before[0].lower() if before else ""
         is_known = _gender(noun) != ""
-        is_asked_for = last in _ENDING_N or (last in _MIXED | _ENDING_E | _THE and noun != "")
+        is_asked_for = last in _ENDING_N | _THE or (last in _MIXED | _ENDING_E and noun != "")
         if not (is_known or is_asked_for or "." in match["list"][:-1]):
             return match[0]
         ending = _ordinal_ending(before, noun)
         said = _ORDINAL.sub(lambda one: spell(int(one[1]), "de", f"ordinal{ending}"), match["list"])
         full_stop = "." if match.end() == len(match.string) else ""
-        return re.sub(" ?- ?", " bis ", said) + full_stop
+        return re.sub(" ?- ?", " bis ", said).replace("/", " ") + full_stop
 
     def _time(self, match: re.Match[str]) -> str:
         hour, minute = int(match["hour"]), int(match["minute"] or match["pointed"])

@@ -24,13 +24,14 @@ DECIMALS = r"(?:,(?P<{0}_decimals>\d+)|\.(?P<{0}_pointed>\d{{1,2}})(?!\d|\.\d))"
 ROMAN = r"(?=[IVXL])(?:XL|L?X{0,3})(?:IX|IV|V?I{0,3})(?!\w)"
 _ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _ISO_DATE = re.compile(r"(?<![\w.,-])(\d{4})-(0\d|1[0-2])-([0-2]\d|3[01])(?![\w-])")
-_DOTTED = re.compile(r"(?<![\w.,])\d{1,4}(?:\.\d{1,4}){2,8}(?![\w]|[.,]\d)")
+_DOTTED = re.compile(r"(?:(?<![\w.,])|(?<=\b[vV]))\d{1,4}(?:\.\d{1,4}){2,8}(?![\w]|[.,]\d)")
 _VULGAR = str.maketrans({"½": " 1/2", "⅓": " 1/3", "⅔": " 2/3", "¼": " 1/4", "¾": " 3/4"})
 _MINUS = re.compile(r"(?<=\d) ?- ?(?=\d{1,15}(?:,\d{1,15})? ?=)|(?<![^\s(])-(?=[€$£¥]?\d)")
 _MINUS_AFTER_CURRENCY = re.compile(r"([€$£¥]) ?-(?=\d)")
 _RANGE_OF_UNITS = re.compile(r"(?<=[\d ][€$£%]) ?- ?(?=\d)")
 _BY = re.compile(r"(?<=\d) ?x ?(?=\d)")
 _PER = re.compile(r"(?<=[€$£¥])/(?=[^\W\d_]{3})")
+SCORE = re.compile(r"(?<![\w.,:])(\d{1,3}):(\d{1,3})(?![\w:])")
 _TWO_YEARS = re.compile(r"(?<![\w/.,])([12]\d{3})/(\d{4}|\d\d)(?![\w/.,]\d|\d)")
 _LAST_WORDS_CHARACTERS = 60
 # A number this long without separators is a telephone number or another code.
@@ -222,9 +223,10 @@ class Reading(ABC):
         parts = match[0].split(".")
         if all(len(part) == 3 for part in parts[1:]) and len(parts[0]) <= 3 and parts[0] != "0":
             return match[0]  # thousands
-        return f" {self.words.decimal_point} ".join(
+        words = (
             self.cardinal(int(part)) if self.is_plain_number(part) else self.digit_by_digit(part) for part in parts
         )
+        return set_apart(f" {self.words.decimal_point} ".join(words), match)
 
     def fraction(self, match: re.Match[str]) -> str:
         """Return a fraction in words, with the unit or word after it."""
@@ -247,20 +249,25 @@ class Reading(ABC):
         return set_apart(f"{words}{self._of(unit)}{unit.one}" if unit else words, match) + word
 
     def _quantity(self, match: re.Match[str]) -> str:
+        per = f" {self.words.per} {self.words.units[match['per']].one}" if match["per"] else ""
+        is_end = match[0].endswith(".") and match.end() == len(match.string)
+        return set_apart(f"{self._quantity_words(match)}{per}{'.' if is_end else ''}", match)
+
+    def _quantity_words(self, match: re.Match[str]) -> str:
         unit_key = match["unit"] or match["currency"]
         unit = (self.words.currencies.get(unit_key) or self.words.units[unit_key]) if unit_key else None
         scale = self.words.scales[match["scale"]] if match["scale"] else None
         low, decimals = _plain_digits(match["low"]), match["low_decimals"] or match["low_pointed"] or ""
         if unit_key in self.words.currencies and len(decimals) == 3:
-            return set_apart(self._money(unit_key, low + decimals, "00"), match)  # $1,250
+            return self._money(unit_key, low + decimals, "00")  # $1,250
         if unit is not None and scale is None and match["high"] is None and _is_millions(low) and not decimals:
             low, scale = low.removesuffix("000000"), self.words.million
         if unit_key in self.words.cents and len(decimals) == 2 and scale is None and match["high"] is None:
-            return set_apart(self._money(unit_key, low, decimals), match)
+            return self._money(unit_key, low, decimals)
         noun = scale or unit
         is_height = unit_key == "m" and scale is None and len(decimals) == 2 and decimals[0] != "0"
         if unit is not None and is_height and len(low) <= MAX_DIGITS:
-            return set_apart(f"{self._counted(int(low), unit)} {self.cardinal(int(decimals))}", match)
+            return f"{self._counted(int(low), unit)} {self.cardinal(int(decimals))}"
         words = self._amount(match, "low", low, noun)
         last, last_decimals = low, decimals
         if match["high"] is not None:
@@ -274,7 +281,7 @@ class Reading(ABC):
             words += f" {noun.one if is_one else noun.many}"
         if scale is not None and unit is not None:
             words += f"{self._of(unit)}{unit.many}"
-        return set_apart(words, match)
+        return words
 
     def _amount(self, match: re.Match[str], end: str, digits: str, noun: Noun | None) -> str:
         decimals, pointed = match[f"{end}_decimals"], match[f"{end}_pointed"]
@@ -324,12 +331,14 @@ class Reading(ABC):
     @cached_property
     def _quantity_pattern(self) -> re.Pattern[str]:
         symbols = alternatives(symbol for symbol in self.words.currencies if not symbol.isalpha())
+        codes = alternatives(code for code in self.words.currencies if code.isalpha() and code.isupper())
         units = alternatives([*self.words.units, *self.words.currencies])
         return re.compile(
-            rf"(?:(?P<currency>{symbols}) ?)?"
+            rf"(?:(?P<currency>{symbols}|(?<!\w)(?:{codes})) ?)?"
             rf"(?P<low>{FIGURE}){DECIMALS.format('low')}?"
             rf"(?:(?: ?- ?| {self.words.to} )(?P<high>{FIGURE}){DECIMALS.format('high')}?(?![\d-]))?"
             rf"(?: ?(?P<scale>{alternatives(self.words.scales)})(?!\w))?(?:(?: d'|[ -])?(?P<unit>{units})(?!['\w]))?"
+            rf"(?:/(?P<per>{alternatives(self.words.units)})(?!['\w]))?"
         )
 
     @cached_property
@@ -339,7 +348,9 @@ class Reading(ABC):
     @cached_property
     def _abbreviation(self) -> re.Pattern[str]:
         written = alternatives(self.words.abbreviations).replace(r"\ ", " ?")
-        return re.compile(rf"(?<![\w.])({written})(?!\w)")
+        # 5 min. are minutes.
+        units = alternatives(self.words.units)
+        return re.compile(rf"(?<![\w.])(?!(?<=\d )(?:{units})\.)({written})(?!\w)")
 
     @cached_property
     def _number_words(self) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from xtts_pipeline.text.languages.reading import (
     FEMININE,
     MASCULINE,
     ROMAN,
+    SCORE,
     Counted,
     Noun,
     Reading,
@@ -75,6 +76,7 @@ _PHONE = re.compile(
     r"|0\d{1,3}(?:[ -]\d{2,4}){2,4})"
     r"(?![\w-]|[.,]\d)"
 )
+_EUROS_CENTS = re.compile(r"(?<=\d)'(?=\d\d ?(?:€|euros))")
 _CALLED_PHONE = re.compile(
     r"(?:(?<=teléfono )|(?<=Teléfono )|(?<=móvil )|(?<=llame al )|(?<=Llame al )|(?<=número ))\d{3} \d{3} \d{3}(?!\d)"
 )
@@ -88,7 +90,7 @@ _WORDS = Vocabulary(
     to="a",
     versus="a",
     slash="sobre",
-    per="al",
+    per="por",
     million=Noun("millón", "millones"),
     money="{whole} con {cents} {cent}",
     of={"": " de "},
@@ -104,7 +106,8 @@ _WORDS = Vocabulary(
         "Ntra.": "nuestra", "Prof.": "profesor",
         "Profa.": "profesora", "Gral.": "general", "aprox.": "aproximadamente", "máx.": "máximo", "mín.": "mínimo",
         "Sto.": "santo", "Sta.": "santa", "vs.": "contra", "izda.": "izquierda", "dcha.": "derecha",
-        "c/": "calle ", "C/": "calle ", "Cía.": "compañía", "Ing.": "ingeniero", "Lic.": "licenciado",
+        "c/u": "cada uno", "c/": "calle ", "C/": "calle ", "Cía.": "compañía",
+        "Ing.": "ingeniero", "Lic.": "licenciado",
     },
     number_abbreviations={
         "núm.": "número", "n.º": "número", "nº": "número",
@@ -142,8 +145,10 @@ _WORDS = Vocabulary(
         "ml": Noun("mililitro", "mililitros"), "°C": Noun("grado Celsius", "grados Celsius"),
         "ºC": Noun("grado Celsius", "grados Celsius"), "° C": Noun("grado Celsius", "grados Celsius"),
         "º C": Noun("grado Celsius", "grados Celsius"), "°F": Noun("grado Fahrenheit", "grados Fahrenheit"),
-        "°": Noun("grado", "grados"), "h": Noun("hora", "horas", FEMININE), "min": Noun("minuto", "minutos"),
-        "s": Noun("segundo", "segundos"), "kWh": Noun("kilovatio hora", "kilovatios hora"),
+        "°": Noun("grado", "grados"), **dict.fromkeys(["h", "hs", "hrs"], Noun("hora", "horas", FEMININE)),
+        "min": Noun("minuto", "minutos"),
+        **dict.fromkeys(["s", "seg", "seg."], Noun("segundo", "segundos")),
+        "kWh": Noun("kilovatio hora", "kilovatios hora"),
         "kW": Noun("kilovatio", "kilovatios"), "MW": Noun("megavatio", "megavatios"), "W": Noun("vatio", "vatios"),
         "V": Noun("voltio", "voltios"), "Hz": Noun("hercio", "hercios"), "kHz": Noun("kilohercio", "kilohercios"),
         "MHz": Noun("megahercio", "megahercios"), "GHz": Noun("gigahercio", "gigahercios"),
@@ -156,7 +161,7 @@ _WORDS = Vocabulary(
         "£": Noun("libra", "libras", FEMININE), "¥": Noun("yen", "yenes"), "CHF": Noun("franco", "francos"),
     },
     cents={
-        **dict.fromkeys(["€", "EUR"], Noun("céntimo", "céntimos")),
+        **dict.fromkeys(["€", "EUR", "euros"], Noun("céntimo", "céntimos")),
         **dict.fromkeys(["$", "USD", "US$"], Noun("centavo", "centavos")), "£": Noun("penique", "peniques"),
     },
     half="un medio",
@@ -184,6 +189,8 @@ class Spanish(Reading):
             (_TIME_RANGE, f" {self.words.to} "),
             (_TIME, self._time),
             (_HOUR, self._hour),
+            (SCORE, rf"\1 {self.words.versus} \2"),
+            (_EUROS_CENTS, ","),
             (_ORDINAL, self._ordinal),
         )
 
@@ -224,7 +231,8 @@ class Spanish(Reading):
 
     def form(self, counted: Counted) -> str:
         """Return the form that agrees with the unit or noun after the number, or with the article before it."""
-        number, noun = counted.number, counted.word_after.lower()
+        number, after = counted.number, counted.word_after
+        noun = "" if after[:1].isupper() else after  # 3-1 Barcelona
         if counted.noun is not None:
             # A percentage keeps `uno`.
             return "numbering" if counted.noun.one.startswith("por ") else f"cardinal-{counted.noun.gender}"
@@ -276,7 +284,9 @@ class Spanish(Reading):
             form = "masculine-adjective"
         else:
             form = "masculine"
-        if number == 0:
+        # Hace 30° a la sombra.
+        is_angle = masculine == "°" and number > 10 and (not noun or noun in _NOT_NOUNS)
+        if number == 0 or is_angle:
             return match[0]
         return set_apart(f"{self.cardinal(number, f'ordinal-{form}')}{'s' if plural else ''}", match)
 
