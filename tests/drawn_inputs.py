@@ -19,14 +19,13 @@ import click
 import numpy as np
 import soundfile
 
-from tests.cache.corpora import CONFIG, SAMPLE_RATE, build, write_corpus
+from tests.cache.corpora import CONFIG, SAMPLE_RATE, SETTINGS, build, write_corpus
 from tests.cli.test_main import COMMANDS
 from tests.config.test_bounds import DRAWN as DRAWN_SETTINGS
 from tests.config.test_bounds import KEYS
 from xtts_pipeline.config.load import dump_config, load_config, preset_names
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 
-SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
 WIDTHS = ("feedforward_width", "encoder_layers", "decoder_layers", "flow_layers")
 TINY_RUN = [f"--set=model.{key}=1" for key in (*WIDTHS, "voice_latents")]
 TINY_RUN += [f"--set=training.{key}=2" for key in ("batch_size", "save_every", "evaluate_every", "log_every")]

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.cache.corpora import CONFIG
+from tests.cache.corpora import SETTINGS
 from tests.cli.commands.test_preprocess import processes_of_group, wait_for_group_to_end
 from tests.drawn_inputs import TINY_RUN
 from tests.test_drawn_inputs import trials  # noqa: F401 (a fixture)
@@ -36,7 +36,6 @@ NUMBERS = {
     signal.SIGHUP: "to the group, as a terminal that is closed",
     signal.SIGTERM: "to the process, as a scheduler",
 }
-SETTINGS = [f"--set={setting}" for setting in CONFIG]
 SYNTHESIZE = ["synthesize", "--run", "{run}", "--output", "{new}/a.wav"]
 # Each command over {corpus}, {cache} and {run}, which are copies, and {new}, which is missing.
 COMMANDS: dict[str, list[str]] = {

@@ -1,6 +1,6 @@
 """Small synthetic corpora, and builds for tests."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +32,7 @@ CONFIG = [
     "cache.validation_share=0.1",
     "cache.records_per_shard=8",
 ]
+SETTINGS = [f"--set={setting}" for setting in CONFIG]
 
 
 def make_config(*overrides: str) -> Config:
@@ -108,3 +109,12 @@ def disk_full_after(records: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RecordWriter, "write", write_until_full)
         yield
+
+
+def write_records(path: Path, payloads: Iterable[bytes]) -> RecordWriter:
+    """Write records to a file in the place of those it has, and return the writer with their counts and checksum."""
+    with path.open("wb") as file:
+        writer = RecordWriter(file)
+        for payload in payloads:
+            writer.write(payload)
+    return writer

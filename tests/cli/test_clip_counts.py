@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.cache.corpora import CONFIG, write_clip
+from tests.cache.corpora import SETTINGS, write_clip
 from xtts_pipeline.cli.clip_counts import clip_count_lines, like_speakers_warnings
 from xtts_pipeline.cli.main import cli
 
-SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
 COUNTS = ["speakers: ann lee 3, Ann Lee 2, bob 1", "languages: de 4, en 2"]
 WARNING = "warning: speakers 'Ann Lee', 'ann lee' differ in case or spaces alone; if they are one, give it one name in "
 

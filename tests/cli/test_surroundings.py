@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.cache.corpora import CONFIG, write_corpus
+from tests.cache.corpora import SETTINGS, write_corpus
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.main import cli
 
@@ -43,9 +43,8 @@ def test_no_module_beside_a_corpus_is_imported(tmp_path: Path, options: tuple[st
     data = write_corpus(tmp_path / "data", 4)
     for module in ("click", "joblib", "multiprocessing", "numpy", "pydantic", "signal", "soxr", "types"):
         (data / f"{module}.py").write_text(HOSTILE_MODULE)
-    settings = [argument for setting in CONFIG for argument in ("--set", setting)]
 
-    made = start("preprocess", "--data", ".", "--cache", "../cache", *settings, options=options, cwd=data)
+    made = start("preprocess", "--data", ".", "--cache", "../cache", *SETTINGS, options=options, cwd=data)
     # A command that runs others; its corpus is missing.
     shown = start("demo", "--data", "none", "--output", "../demo", options=options, cwd=data)
 
@@ -65,8 +64,7 @@ def test_closed_streams_leave_the_exit_code_alone(cache: Path, redirections: str
 @pytest.mark.parametrize("redirections", ["<&- >&- 2>&-", "2>/dev/full"])
 def test_a_cache_that_is_made_without_streams_is_whole(tmp_path: Path, redirections: str) -> None:
     data = write_corpus(tmp_path / "data", 4)
-    settings = [argument for setting in CONFIG for argument in ("--set", setting)]
-    made = start("preprocess", "--data", data, "--cache", tmp_path / "cache", *settings, redirections=redirections)
+    made = start("preprocess", "--data", data, "--cache", tmp_path / "cache", *SETTINGS, redirections=redirections)
     assert made.returncode == 0
     assert verify_cache(tmp_path / "cache").valid
 

@@ -1,6 +1,7 @@
 """A file or a folder appears whole, or not at all."""
 
 import os
+import shutil
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -74,6 +75,46 @@ def test_an_output_gets_its_folder_is_whole_and_a_pipe_or_link_stays(tmp_path: P
     with pytest.raises(OSError, match=r"File exists|Not a directory"):
         write_output(tmp_path / "file" / "speech.wav", b"speech")
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["later.wav", "speech.wav"]
+
+
+def test_a_file_appears_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with atomic_write(path) as file:
+        file.write(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def write_half() -> None:
+        with atomic_write(path) as file:
+            file.write(b"half")
+            raise error
+
+    with pytest.raises(type(error)):
+        write_half()
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_writer_whose_work_folder_is_gone_changes_nothing(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+
+    def write_late() -> None:
+        with atomic_write(tmp_path / "file", work) as file:
+            file.write(b"late")
+            shutil.rmtree(work)
+
+    with pytest.raises(FileNotFoundError):
+        write_late()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

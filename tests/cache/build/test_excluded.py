@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.cache.corpora import CONFIG, build, make_config, write_corpus
+from tests.cache.corpora import SETTINGS, build, make_config, write_corpus
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.commands.verify_cache import verify
@@ -49,8 +49,7 @@ def test_the_bytes_depend_on_the_list_alone(data: Path, tmp_path: Path) -> None:
 
 
 def preprocess(data: Path, *words: str) -> list[str]:
-    settings = [word for setting in CONFIG for word in ("--set", setting)]
-    return ["preprocess", "--data", str(data), "--dry-run", "--jobs", "1", "--json", *settings, *words]
+    return ["preprocess", "--data", str(data), "--dry-run", "--jobs", "1", "--json", *SETTINGS, *words]
 
 
 def test_excluded_rows_do_not_count_for_the_limit_and_unknown_ids_are_named(data: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cache.corpora import build, cache_bytes, make_config, write_corpus
+from tests.cache.corpora import build, cache_bytes, make_config, write_corpus, write_records
 from xtts_pipeline.cache.build.predicted import MelComparison, write_predicted_cache
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, MelOrigin, load_manifest
@@ -141,11 +141,7 @@ def test_a_damaged_source_is_refused(root: Path, kind: str) -> None:
     name = {"shard": shard, "wave": WAVE_PREFIX + shard, "listing": "utterances.jsonl"}[kind]
     path = root / "cache" / name
     if kind == "shard":  # valid records in another order
-        payloads = list(read_records(path))
-        with path.open("wb") as file:
-            writer = RecordWriter(file)
-            for payload in reversed(payloads):
-                writer.write(payload)
+        write_records(path, reversed(list(read_records(path))))
     else:
         path.write_bytes(path.read_bytes()[::-1])
 

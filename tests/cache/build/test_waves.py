@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.cache.corpora import build, cache_bytes, make_config, modification_times, write_corpus
+from tests.cache.corpora import build, cache_bytes, make_config, modification_times, write_corpus, write_records
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.cache.build.pool import local_pool
 from xtts_pipeline.cache.copy import copy_cache
@@ -16,7 +16,7 @@ from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import bucket_specs, load_manifest
 from xtts_pipeline.cache.format.schema import padded_wave, wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
-from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
+from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.commands.verify_cache import verify
 
@@ -163,10 +163,7 @@ def test_sound_after_the_last_frame_of_a_wave_is_found(root: Path) -> None:
     wave = np.array(decode_values(payloads[entry.position], fields)["wave"])
     wave[-1] = 1
     payloads[entry.position] = encode_values(padded_wave("another", wave, fields), fields)
-    with path.open("wb") as file:
-        writer = RecordWriter(file)
-        for payload in payloads:
-            writer.write(payload)
+    write_records(path, payloads)
 
     details = [problem.detail for problem in verify_cache(cache).problems]
 

@@ -25,7 +25,6 @@ from xtts_pipeline.cache.format.manifest import (
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
 
 CHECKSUM = "0" * 32
@@ -197,18 +196,10 @@ def test_a_name_that_claims_more_shards_than_are_listed_is_refused_at_once(tmp_p
         load_manifest(tmp_path)
 
 
-def test_only_a_regular_file_of_sane_size_is_read(tmp_path: Path) -> None:
+def test_a_pipe_has_no_checksum(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "file").write_bytes(b"abc")
-    assert read_regular_file(tmp_path / "file", 3) == b"abc"
-    with pytest.raises(OSError, match="found 3 bytes, expected at most 2"):
-        read_regular_file(tmp_path / "file", 2)
-    with pytest.raises(OSError, match="no regular file"):
-        read_regular_file(tmp_path / "pipe", 3)
     with pytest.raises(OSError, match="no regular file"):
         file_checksum(tmp_path / "pipe")
-    with pytest.raises(IsADirectoryError):
-        read_regular_file(tmp_path, 3)
 
 
 def test_buckets_enter_the_fingerprint_and_the_differences_only_where_there_are_several() -> None:

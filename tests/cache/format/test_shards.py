@@ -1,8 +1,5 @@
 """Shards: an utterance's place depends on its id and the seed only, and files are atomic."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 
 from xtts_pipeline.cache.format.shards import (
@@ -16,7 +13,6 @@ from xtts_pipeline.cache.format.shards import (
     split_of,
 )
 from xtts_pipeline.config.schema import CacheConfig
-from xtts_pipeline.system.atomic_files import atomic_write
 
 IDS = [f"clip-{number}" for number in range(4_000)]
 
@@ -78,43 +74,3 @@ def test_a_plan_lists_its_shards_in_the_order_of_their_names() -> None:
     names = [str(name) for name in plan.names()]
     assert names == sorted(names)
     assert len(names) == 13
-
-
-def test_a_file_appears_whole(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-    with atomic_write(path) as file:
-        file.write(b"new")
-        assert path.read_bytes() == b"old"
-    assert path.read_bytes() == b"new"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, error: BaseException) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"old")
-
-    def write_half() -> None:
-        with atomic_write(path) as file:
-            file.write(b"half")
-            raise error
-
-    with pytest.raises(type(error)):
-        write_half()
-    assert path.read_bytes() == b"old"
-    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_writer_whose_work_folder_is_gone_changes_nothing(tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
-
-    def write_late() -> None:
-        with atomic_write(tmp_path / "file", work) as file:
-            file.write(b"late")
-            shutil.rmtree(work)
-
-    with pytest.raises(FileNotFoundError):
-        write_late()
-    assert list(tmp_path.iterdir()) == []

@@ -7,23 +7,16 @@ from pathlib import Path
 import pytest
 import xxhash
 
+from tests.cache.corpora import write_records
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES, RecordWriter, read_records, record_starts
 from xtts_pipeline.errors import CacheError
 
 PAYLOADS = [b"first", b"", b"third" * 1_000]
 
 
-def write(path: Path, payloads: list[bytes]) -> RecordWriter:
-    with path.open("wb") as file:
-        writer = RecordWriter(file)
-        for payload in payloads:
-            writer.write(payload)
-    return writer
-
-
 def test_records_come_back_and_count_size_and_checksum_are_those_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "records"
-    writer = write(path, PAYLOADS)
+    writer = write_records(path, PAYLOADS)
     data = path.read_bytes()
     assert list(read_records(path)) == PAYLOADS
     assert (writer.records, writer.bytes, writer.checksum) == (3, len(data), xxhash.xxh3_128_hexdigest(data))
@@ -40,7 +33,7 @@ def test_tensorflow_reads_the_same_records(tmp_path: Path) -> None:
     import tensorflow as tf
 
     path = tmp_path / "records"
-    write(path, PAYLOADS)
+    write_records(path, PAYLOADS)
     assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == PAYLOADS
 
 
@@ -50,7 +43,7 @@ def test_tensorflow_writes_the_same_bytes(tmp_path: Path) -> None:
     with tf.io.TFRecordWriter(str(tmp_path / "theirs")) as theirs:
         for payload in PAYLOADS:
             theirs.write(payload)
-    write(tmp_path / "ours", PAYLOADS)
+    write_records(tmp_path / "ours", PAYLOADS)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
 
 
@@ -61,7 +54,7 @@ def test_an_empty_file_holds_no_records(tmp_path: Path) -> None:
 
 def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "records"
-    write(path, [b"one", b"two"])
+    write_records(path, [b"one", b"two"])
     data = path.read_bytes()
     for bit in range(8 * len(data)):
         changed = bytearray(data)
@@ -73,7 +66,7 @@ def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
 
 def test_every_cut_but_one_between_records_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "records"
-    write(path, [b"one", b"two"])
+    write_records(path, [b"one", b"two"])
     data = path.read_bytes()
     for length in set(range(1, len(data))) - {FRAME_BYTES + 3}:
         path.write_bytes(data[:length])
@@ -83,7 +76,7 @@ def test_every_cut_but_one_between_records_is_seen(tmp_path: Path) -> None:
 
 def test_an_error_names_file_record_and_offset(tmp_path: Path) -> None:
     path = tmp_path / "records"
-    write(path, [b"one", b"two"])
+    write_records(path, [b"one", b"two"])
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(bytes(data))
@@ -115,7 +108,7 @@ def test_a_full_disk_is_passed_on() -> None:
 
 
 def test_the_digest_of_a_read_is_that_of_the_file(tmp_path: Path) -> None:
-    writer = write(tmp_path / "records", PAYLOADS)
+    writer = write_records(tmp_path / "records", PAYLOADS)
     digest = xxhash.xxh3_128()
     assert list(read_records(tmp_path / "records", digest)) == PAYLOADS
     assert digest.hexdigest() == writer.checksum

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cache.corpora import write_records
 from xtts_pipeline.cache.format.example import decode_example, encode_example
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, fingerprint, load_manifest, record_spec
 from xtts_pipeline.cache.format.schema import Example
@@ -43,10 +44,7 @@ def move_first_record(cache: Path, source: str, target: str) -> str:
     )
     moved = encode_example(example, manifest.spec_of_shard[target])
     for name, payloads in ((source, rest), (target, [*read_records(cache / target), moved])):
-        with (cache / name).open("wb") as file:
-            writer = RecordWriter(file)
-            for each in payloads:
-                writer.write(each)
+        write_records(cache / name, payloads)
     lines = [json.loads(line) for line in (cache / "utterances.jsonl").read_text().splitlines()]
     next(line for line in lines if line["id"] == example.id)["shard"] = target
     positions: dict[str, int] = {}

@@ -9,11 +9,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests.cache.corpora import build, cache_bytes, modification_times, write_clip, write_corpus, write_metadata
+from tests.cache.corpora import (
+    build,
+    cache_bytes,
+    modification_times,
+    write_clip,
+    write_corpus,
+    write_metadata,
+    write_records,
+)
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
-from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
+from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.commands.verify_cache import verify
 from xtts_pipeline.cli.main import cli
@@ -113,10 +121,7 @@ def test_a_record_with_another_mel_is_found_though_every_checksum_fits(
     payloads[0] = payloads[0].replace(
         mel.tobytes(), np.where(np.arange(len(mel))[:, None] == 1, mel + np.float16(0.5), mel).tobytes()
     )
-    with shard.open("wb") as file:
-        writer = RecordWriter(file)
-        for payload in payloads:
-            writer.write(payload)
+    write_records(shard, payloads)
     reseal(cache)
     for receipt in (cache / "receipts").iterdir():
         receipt.unlink()

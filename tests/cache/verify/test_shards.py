@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cache.corpora import write_records
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import Manifest
-from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
+from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify import shards
 from xtts_pipeline.cache.verify.shards import ShardVerifier
 
@@ -28,8 +29,7 @@ def verdict(
     verifier, one = ShardVerifier(cache, manifest), shard.__class__(**{**vars(shard), "records": 1})
 
     def problems(changed: bytes) -> list[str]:
-        with (cache / shard.name).open("wb") as file:
-            RecordWriter(file).write(changed)
+        write_records(cache / shard.name, [changed])
         found = verifier.check(one, [entry]).problems
         return [problem.detail for problem in found if problem.kind == "record"]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cache.corpora import build, write_corpus
+from tests.cache.corpora import build, write_corpus, write_records
 from xtts_pipeline.cache.format.example import decode_example, encode_example
 from xtts_pipeline.cache.format.listings import UTTERANCES
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, manifest_bytes, record_spec
 from xtts_pipeline.cache.format.schema import Example
-from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
+from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
@@ -36,13 +36,6 @@ def flip_bit(path: Path, bit: int) -> None:
     path.write_bytes(data)
 
 
-def write_payloads(path: Path, payloads: list[bytes]) -> None:
-    with path.open("wb") as file:
-        writer = RecordWriter(file)
-        for payload in payloads:
-            writer.write(payload)
-
-
 def change_record(cache: Path, change: Callable[[Example], Example]) -> None:
     """Rewrite the first record of SHARD, its framing sound."""
     spec = record_spec(load_manifest(cache))
@@ -56,7 +49,7 @@ def change_record(cache: Path, change: Callable[[Example], Example]) -> None:
         values["speaker"],
         values["language"],
     )
-    write_payloads(cache / SHARD, [encode_example(change(example), spec), *payloads[1:]])
+    write_records(cache / SHARD, [encode_example(change(example), spec), *payloads[1:]])
 
 
 @pytest.mark.parametrize("level", ["quick", "full"])
@@ -193,7 +186,7 @@ def test_a_record_that_is_no_example_is_named_by_number_and_says_what_to_do(
     cache: Path, reseal: Callable[[Path], None]
 ) -> None:
     payloads = list(read_records(cache / SHARD))
-    write_payloads(cache / SHARD, [payloads[0], b"\xff", *payloads[2:]])
+    write_records(cache / SHARD, [payloads[0], b"\xff", *payloads[2:]])
     reseal(cache)
     receipts_removed(cache)
 
@@ -238,8 +231,8 @@ def test_a_record_swapped_between_shards_is_found_though_every_checksum_fits(
 ) -> None:
     first, second = list(read_records(cache / SHARD)), list(read_records(cache / OTHER_SHARD))
     first[0], second[0] = second[0], first[0]
-    write_payloads(cache / SHARD, first)
-    write_payloads(cache / OTHER_SHARD, second)
+    write_records(cache / SHARD, first)
+    write_records(cache / OTHER_SHARD, second)
     reseal(cache)
     receipts_removed(cache)
 
@@ -272,7 +265,7 @@ def test_records_in_another_order_are_found_though_every_checksum_fits(
     cache: Path, reseal: Callable[[Path], None]
 ) -> None:
     payloads = list(read_records(cache / SHARD))
-    write_payloads(cache / SHARD, payloads[::-1])
+    write_records(cache / SHARD, payloads[::-1])
     reseal(cache)
     receipts_removed(cache)
 
@@ -324,7 +317,7 @@ def test_sound_in_the_padding_is_found(cache: Path, reseal: Callable[[Path], Non
     loud = values["mel"].copy()
     loud[-1, -1] = 0.0
     payloads[index] = payloads[index].replace(values["mel"].tobytes(), loud.tobytes())
-    write_payloads(cache / SHARD, payloads)
+    write_records(cache / SHARD, payloads)
     reseal(cache)
     receipts_removed(cache)
 

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.cache.build.test_pool import SABOTAGE
-from tests.cache.corpora import CONFIG, cache_bytes, write_clip, write_corpus, write_metadata
+from tests.cache.corpora import SETTINGS, cache_bytes, write_clip, write_corpus, write_metadata
 from tests.waiting import WAIT_SECONDS, wait_until
 from xtts_pipeline.audio.load import decode_wave
 from xtts_pipeline.cache.build import pool, workers
@@ -28,7 +28,6 @@ from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError, CorpusError
 
-SETTINGS = [argument for setting in CONFIG for argument in ("--set", setting)]
 # Many small shards: a run can be killed between any two of them.
 SHARDS = ["--set", "cache.records_per_shard=2"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.cache.corpora import CONFIG, build, modification_times, write_corpus, write_metadata
+from tests.cache.corpora import SETTINGS, build, modification_times, write_corpus, write_metadata
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.recompute import check_sources
 from xtts_pipeline.cli import main
@@ -26,7 +26,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_how_a_folder_is_read_is_printed_as_options(data: Path) -> None:
     words = ["preprocess", "--data", str(data), "--dry-run", "--jobs", "1"]
-    words += [word for setting in (*CONFIG, "text.language=de") for word in ("--set", setting)]
+    words += [*SETTINGS, "--set=text.language=de"]
     refused = CliRunner().invoke(cli, words).exception
     assert isinstance(refused, LayoutError)
     found, remedy = str(refused).split("\n")
@@ -77,7 +77,7 @@ def test_a_column_that_may_name_the_speakers_is_noted(
     )
     (root / "list.csv").write_text(f"Datei;Text;{column}\n{rows}")
     words = ["preprocess", "--data", str(root), "--dry-run", "--jobs", "1"]
-    words += [word for setting in CONFIG for word in ("--set", setting)]
+    words += SETTINGS
     read = CliRunner().invoke(cli, [*words, *(["--columns", given] if given else [])])
     first, rest = read.stderr.split("\n", 1)
     assert (first.startswith("read by --layout manifest"), rest, read.exit_code) == (True, note, 0)
@@ -93,7 +93,7 @@ def test_speakers_in_a_table_without_a_header_are_noted(tmp_path: Path, name: st
     ]
     (root / name).write_text("".join(rows))
     words = ["preprocess", "--data", str(root), "--dry-run", "--jobs", "1"]
-    words += [word for setting in CONFIG for word in ("--set", setting)]
+    words += SETTINGS
     note = "column 2 is not used; add --columns speaker=2 if it names the speakers"
     assert CliRunner().invoke(cli, words).stderr.splitlines()[-1] == note
     read = CliRunner().invoke(cli, [*words, "--columns", "speaker=2"])
@@ -130,7 +130,7 @@ def test_a_corpus_that_has_no_clip_for_validation_is_a_warning(tmp_path: Path) -
     rows = "".join(f"wavs/clip-{number:03d}.wav,clip {number},train\n" for number in range(4))
     (root / "list.csv").write_text(f"file,text,split\n{rows}")
     words = ["preprocess", "--data", str(root), "--cache", str(tmp_path / "cache"), "--jobs", "1"]
-    done = CliRunner().invoke(cli, [*words, *(word for setting in CONFIG for word in ("--set", setting))])
+    done = CliRunner().invoke(cli, [*words, *SETTINGS])
     assert "no clip is for validation, since the corpus says so" in done.output
 
 
@@ -145,7 +145,7 @@ def test_validation_clips_with_texts_of_the_training_are_a_warning(tmp_path: Pat
     )
     (root / "list.csv").write_text(f"file,text,split\n{rows}")
     words = ["preprocess", "--data", str(root), "--cache", str(tmp_path / "cache"), "--jobs", "1"]
-    done = CliRunner().invoke(cli, [*words, *(word for setting in CONFIG for word in ("--set", setting))])
+    done = CliRunner().invoke(cli, [*words, *SETTINGS])
     warning = "warning: 1 of 2 validation clips have the text of a training clip"
     assert (done.exit_code, warning in done.output) == (0, is_known)
 

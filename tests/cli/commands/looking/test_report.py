@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.cache.corpora import CONFIG, build, make_config, write_corpus
+from tests.cache.corpora import SETTINGS, build, make_config, write_corpus
 from xtts_pipeline.cache.format.tfrecord import record_starts
 from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError
-
-SETTINGS = [word for setting in CONFIG for word in ("--set", setting)]
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.cache.corpora import CONFIG, build, cache_bytes, make_config, write_corpus
+from tests.cache.corpora import SETTINGS, build, cache_bytes, make_config, write_corpus
 from tests.speaking import make_run_of_cache
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
@@ -100,9 +100,8 @@ def test_a_cache_without_waves_is_refused_with_the_command_that_adds_them(root: 
 
     remedy = f"xtts preprocess --data DIR --cache {tmp_path / 'cache'} --set cache.store_waves=true"
     assert f"has no stored waves; add them by {remedy}" in error
-    settings = [part for setting in CONFIG for part in ("--set", setting)]
     command = remedy.replace("DIR", str(root / "data")).removeprefix("xtts ")
-    assert xtts(*command.split(), *settings, "--jobs", "1").exit_code == 0
+    assert xtts(*command.split(), *SETTINGS, "--jobs", "1").exit_code == 0
     assert verify_cache(tmp_path / "cache", jobs=1).valid
     assert load_manifest(tmp_path / "cache").wave_files
 
