@@ -7,6 +7,7 @@ import sys
 # is imported, here or in a child process. Only a clone that is not installed has this package there.
 if __name__ == "__main__" and not sys.flags.safe_path and not __file__.startswith(f"{sys.path[0]}{os.sep}"):
     del sys.path[0]
+    os.environ["PYTHONSAFEPATH"] = "1"
 
 import signal
 from types import FrameType
@@ -40,7 +41,8 @@ def _open_streams() -> None:
 
 def main() -> None:
     """Run the command line; an interruption ends it with 130 and without a traceback, even during the first imports."""
-    if not __file__.startswith(f"{sys.path[0]}{os.sep}"):
+    # The first folder may be one of PYTHONPATH: with `-P`, and where the current one was removed above.
+    if sys.flags.safe_path or not __file__.startswith(f"{sys.path[0]}{os.sep}"):
         os.environ["PYTHONSAFEPATH"] = "1"
     # Looking for plugins of pydantic reads the metadata of every installed package.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

@@ -23,10 +23,10 @@ pathlib.Path(__file__).with_suffix(".imported").touch()
 
 
 def start(
-    *arguments: object, options: tuple[str, ...] = (), redirections: str = "", cwd: Path | None = None
+    *arguments: object, options: tuple[str, ...] = (), redirections: str = "", cwd: Path | None = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `xtts` in a process of its own; `options` are Python's."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    """Run `xtts` in a process of its own; `options` are Python's, `more` is added to the environment."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"} | more
     command = [sys.executable, *options, "-m", "xtts_pipeline", *map(str, arguments)]
     return subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {redirections}', "sh", *command],
@@ -38,15 +38,17 @@ def start(
     )
 
 
+@pytest.mark.parametrize("path", ["", str(Path(__file__).parents[2])], ids=["", "PYTHONPATH"])
 @pytest.mark.parametrize("options", [(), ("-P",)], ids=["", "safe parent"])
-def test_no_module_beside_a_corpus_is_imported(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_no_module_beside_a_corpus_is_imported(tmp_path: Path, options: tuple[str, ...], path: str) -> None:
     data = write_corpus(tmp_path / "data", 4)
     for module in ("click", "joblib", "multiprocessing", "numpy", "pydantic", "signal", "soxr", "types"):
         (data / f"{module}.py").write_text(HOSTILE_MODULE)
 
-    made = start("preprocess", "--data", ".", "--cache", "../cache", *SETTINGS, options=options, cwd=data)
+    words = ("preprocess", "--data", ".", "--cache", "../cache", *SETTINGS)
+    made = start(*words, options=options, cwd=data, PYTHONPATH=path)
     # A command that runs others; its corpus is missing.
-    shown = start("demo", "--data", "none", "--output", "../demo", options=options, cwd=data)
+    shown = start("demo", "--data", "none", "--output", "../demo", options=options, cwd=data, PYTHONPATH=path)
 
     assert (made.returncode, shown.returncode) == (0, 2), made.stderr + shown.stderr
     assert "none: cannot be read" in shown.stderr
