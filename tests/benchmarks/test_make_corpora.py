@@ -63,8 +63,6 @@ def test_a_process_speaks_one_voice_and_never_too_many_clips(monkeypatch: pytest
 def test_the_corpus_is_the_same_with_any_jobs_and_each_row_is_read_in_its_language(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    pytest.importorskip("espeakng_loader")
-    pytest.importorskip("phonemizer")
     monkeypatch.setattr(make_corpora, "CLIPS_PER_PROCESS", 2)
     monkeypatch.setattr(make_corpora, "persian_sentences", lambda: ["قایق کوچک به ساحل رسید."])
     clips = list(clips_of("two-languages", ENGLISH, ()))

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 from tests.cache.corpora import make_config, write_clip
@@ -51,10 +52,9 @@ def test_a_book_of_m_ailabs_may_have_its_sounds_elsewhere_or_stand_alone(tmp_pat
 
 
 def write_parquet(path: Path, sound: bytes, text: str, column: str = "text") -> Path:
-    pyarrow = pytest.importorskip("pyarrow")
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pyarrow.table({"audio": [{"bytes": sound, "path": "a.wav"}], column: [text]})
-    pytest.importorskip("pyarrow.parquet").write_table(table, path)
+    pyarrow.parquet.write_table(table, path)
     return path.parent
 
 

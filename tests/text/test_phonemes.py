@@ -64,8 +64,6 @@ def test_the_inventory_is_fixed() -> None:
 
 
 def test_the_voice_is_set_only_when_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("espeakng_loader")
-    pytest.importorskip("phonemizer")
     phonemize(["bonjour"], "fr")
     espeak, chosen = phonemes._espeak(), []
     set_voice = espeak.set_voice
@@ -76,8 +74,6 @@ def test_the_voice_is_set_only_when_it_changes(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_espeak_speaks_many_languages_within_the_inventory() -> None:
-    pytest.importorskip("espeakng_loader")
-    pytest.importorskip("phonemizer")
     texts = {
         "en": '"Hello, (world)!"',
         "fa": "سلام دنیا\u060c کتاب\u200cها\u061f",
@@ -119,15 +115,11 @@ def test_espeak_speaks_many_languages_within_the_inventory() -> None:
     ],
 )
 def test_letters_are_spelled_and_capitals_count(language: str, text: str, spoken: str) -> None:
-    pytest.importorskip("espeakng_loader")
-    pytest.importorskip("phonemizer")
     (phonemes,) = prepare_texts([text], [language], PHONEMES)
     assert re.search(spoken, str(phonemes)), phonemes
 
 
 def test_kanji_are_refused_since_espeak_names_them_in_english() -> None:
-    pytest.importorskip("espeakng_loader")
-    pytest.importorskip("phonemizer")
     (refused,) = prepare_texts(["東京です"], ["ja"], PHONEMES)
     assert isinstance(refused, TextError)
     assert "espeak-ng reads no kanji, found in '東京です'; write kana" in str(refused)

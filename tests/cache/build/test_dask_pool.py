@@ -20,7 +20,6 @@ from tests.waiting import wait_until
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.errors import CacheError
 
-pytest.importorskip("distributed")
 module = importlib.import_module("xtts_pipeline.cache.build.dask_pool")
 dask_pool = module.dask_pool
 

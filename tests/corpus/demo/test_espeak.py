@@ -17,8 +17,6 @@ from xtts_pipeline.text.normalize import normalize
 
 ROOT = Path(__file__).parents[3]
 
-pytest.importorskip("espeakng_loader")
-
 
 @pytest.fixture
 def three_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import soundfile
 
@@ -157,8 +158,6 @@ def lhotse_with_one_gzip(root: Path) -> None:
 
 
 def parquet(root: Path, *, with_sound: bool = True) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    writer = pytest.importorskip("pyarrow.parquet")
     sounds(root)
     paths = [root / f"{name}.wav" for name in CLIPS]
     audio = (
@@ -166,7 +165,7 @@ def parquet(root: Path, *, with_sound: bool = True) -> None:
     )
     columns = {"audio": audio, "sentence": SENTENCES, "speaker_id": [77] * len(paths)}
     (root / "data").mkdir()
-    writer.write_table(pyarrow.table(columns), root / "data" / "train-00000-of-00001.parquet")
+    pyarrow.parquet.write_table(pyarrow.table(columns), root / "data" / "train-00000-of-00001.parquet")
     if with_sound:
         for path in paths:
             path.unlink()

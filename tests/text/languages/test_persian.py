@@ -122,8 +122,6 @@ def test_time_is_linear_in_the_length_of_the_text(piece: str) -> None:
 
 
 def test_espeak_reads_it_in_its_persian_voice() -> None:
-    pytest.importorskip("espeakng_loader")
-    pytest.importorskip("phonemizer")
     texts = ["قرمز، لطفاً؟", "مُحَمَّد", "خانه‌ی ما", "خانهٔ ما", "۲۵٪"]
 
     assert prepare_texts(texts, ["fa"] * 5, TextConfig(tokens="phonemes")) == [
