@@ -338,18 +338,24 @@ def test_batch_shapes_and_padding_are_described(tmp_path: Path, write_cache: Wri
     assert described.endswith(f"; {1 - real / padded:.0%} of the frames are padding")
 
 
-def test_buckets_are_advised_where_over_a_quarter_of_the_frames_is_padding(
+def test_buckets_are_advised_where_over_a_quarter_of_the_frames_of_one_shape_is_padding(
     tmp_path: Path, write_cache: WriteCache
 ) -> None:
-    manifest = write_cache(tmp_path / "one", train=256)
+    one, three = (
+        write_cache(tmp_path / name, train=256, buckets=buckets)
+        for name, buckets in (("1", None), ("3", ((9, 12), (12, 20), (16, 24))))
+    )
 
-    def described(padding: float) -> list[str]:
+    def described(padding: float, manifest: Manifest = one) -> list[str]:
         frames = replace(manifest.statistics["frames"], mean=24 * (1 - padding))
-        return describe_batches(replace(manifest, statistics={**manifest.statistics, "frames": frames}), Config())
+        # As a training takes them from its cache.
+        config = Config(limits=manifest.limits, data=DataConfig(buckets=manifest.buckets or None))
+        return describe_batches(replace(manifest, statistics={**manifest.statistics, "frames": frames}), config)
 
     assert [line.partition(":")[0] for line in described(0.26)] == ["batches (clips x tokens x frames)", "advice"]
     assert "data.buckets=auto" in described(0.26)[1]
     assert "xtts stats" in described(0.26)[1]
+    assert len(described(0.9, three)) == 1
     assert len(described(0.24)) == 1
 
 
