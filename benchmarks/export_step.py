@@ -4,13 +4,10 @@
 
 This writes `step/step.bc`, StableHLO bytecode of one whole train step, and `step/arguments.npz`. The latter holds the
 arrays `arg0`, `arg1`, ... in the order of the module's parameters: a batch with the lengths of speech, then every
-variable as it is before the first step. With JAX:
+variable as it is before the first step. run_step.py times them with JAX.
 
-    executable = client.compile_and_load(module_bytes, devices, CompileOptions())
-    executable.execute_sharded(arguments)
-
-Gradient accumulation is left out, as in side_by_side.py. The same family of compilers compiles
-the same program, but TensorFlow's runtime, input pipeline and launches are not measured: say so beside every figure.
+Gradient accumulation is left out, as in side_by_side.py. The same family of compilers compiles the same program, but
+TensorFlow's runtime, input pipeline and launches are not measured: say so beside every figure.
 The printed JSON has `operations`, the operations of the step's matrix products, to compute a rate from.
 """
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.perf.benchmark.librosa_mel import librosa_log_mel
@@ -51,10 +52,7 @@ def shard_hashes(cache: Path) -> dict[str, str]:
 def greatest_mel_difference(cache: Path, corpus: Path, clips: int) -> tuple[float, int]:
     """Return the largest difference of a stored bin from librosa's, in natural log, and the number of clips."""
     manifest = load_manifest(cache)
-    sources = {}
-    for line in (cache / "utterances.jsonl").read_text(encoding="utf-8").splitlines():
-        entry = json.loads(line)
-        sources[entry["id"]] = corpus / entry["source"]["path"]
+    sources = {entry.id: corpus / entry.source.path for entry in read_utterances(cache)}
     greatest, compared = 0.0, 0
     for shard in manifest.shards:
         for payload in read_records(cache / shard.name):

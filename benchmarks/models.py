@@ -25,7 +25,7 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
     """Return the figures of one preset."""
     import tensorflow as tf
 
-    from xtts_pipeline.cache.format.schema import RecordSpec
+    from xtts_pipeline.cache.format.manifest import record_spec
     from xtts_pipeline.config.load import load_config
     from xtts_pipeline.data.batching import batch_signature
     from xtts_pipeline.model.batch import Batch
@@ -35,10 +35,7 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
     imported_mib = peak_mib()
     settings = [f"training.batch_size={batch_size}", "training.accumulation_steps=1", "training.precision=float32"]
     config = load_config([shape, preset], settings)
-    spec = RecordSpec(
-        config.limits.max_text_length, config.limits.max_mel_frames, config.audio.mel_bins, pad_value=-11.5
-    )
-    symbol_count = 60
+    spec, symbol_count = record_spec(config), 60
     network, average = (Network(config.model, config.audio, spec, symbol_count) for _ in range(2))
     step = AcousticStep(
         network, average, config.training, [batch_signature(spec, batch_size, with_speaker=False, with_language=False)]

@@ -165,7 +165,7 @@ def start_workers(
             "training": config.training.model_dump(mode="json"),
         }
         for name, choices in TORCH_ROWS.items():
-            commands[name] = [torch_python, str(HERE / "twin.py"), json.dumps({**twin, **choices, "threads": 0})]
+            commands[name] = [torch_python, str(HERE / "twin.py"), json.dumps({**twin, **choices})]
     workers = {}
     for name, command in commands.items():
         if name not in skipped:

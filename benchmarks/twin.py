@@ -351,8 +351,6 @@ def main() -> None:
     job = json.loads(sys.argv[1])
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    if job["threads"]:
-        torch.set_num_threads(job["threads"])
     twin = Twin(job["model"], job["shape"]).to(device)
     step = TrainStep(twin, job["training"], is_compiled=job["is_compiled"], is_bfloat16=job["is_bfloat16"])
     arrays = np.load(job["batch"])

@@ -16,9 +16,12 @@ from xtts_pipeline.training import resume as resume_module
 from xtts_pipeline.training.acoustic import task
 from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.variables import named_variables
+from xtts_pipeline.training.compiled import keep_order_of_sums
 
-# Grappler takes seconds for graphs that run for milliseconds, and XLA does not use its result.
+# Grappler takes seconds for graphs that run for milliseconds, and XLA does not use its result. A plain step
+# sets another option, after which XLA would compile again what it has compiled before.
 tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+keep_order_of_sums()
 
 SETTINGS = TrainingConfig(batch_size=3, steps=500, learning_rate=3e-3, warmup_steps=10)
 
