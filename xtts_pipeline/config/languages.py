@@ -72,6 +72,11 @@ def nearest_language(wanted: str, names: Iterable[str]) -> str | None:
     return max(general, key=lambda name: len(codes[name])) if general else next(iter(special), None)
 
 
+def primary_language(language: str) -> str:
+    """Return the first part of a language tag: `en` for `en-GB` and `EN_us`."""
+    return re.split("[-_]", language, maxsplit=1)[0].lower()
+
+
 def _canonical_or_same(code: str) -> str:
     try:
         return canonical_language(code)

@@ -12,8 +12,9 @@ from functools import lru_cache
 
 from langcodes import Language
 
+from xtts_pipeline.config.languages import primary_language
 from xtts_pipeline.config.schema import TextConfig
-from xtts_pipeline.text.normalize import LANGUAGES_READ, primary_language
+from xtts_pipeline.text.normalize import LANGUAGES_READ
 from xtts_pipeline.text.numbers import has_number_words
 
 MOST_ROWS = 2_000

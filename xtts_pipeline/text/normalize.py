@@ -4,6 +4,7 @@ import re
 import unicodedata
 from functools import partial
 
+from xtts_pipeline.config.languages import primary_language
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.errors import Reason, TextError
 from xtts_pipeline.text.languages.english import expand_english
@@ -105,11 +106,6 @@ def _expand(text: str, primary: str, language: str) -> str:
     while expanded != text:
         text, expanded = expanded, expander(expanded)
     return text
-
-
-def primary_language(language: str) -> str:
-    """Return the first part of a language tag: `en` for `en-GB` and `EN_us`."""
-    return re.split("[-_]", language, maxsplit=1)[0].lower()
 
 
 def _plain(text: str, primary: str) -> str:

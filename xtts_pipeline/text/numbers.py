@@ -8,6 +8,8 @@ from num2words import CONVERTER_CLASSES, num2words
 from unicode_rbnf import RbnfEngine
 from unicode_rbnf.engine import RbnfError
 
+from xtts_pipeline.config.languages import primary_language
+
 MAX_DIGITS = 15  # longer numbers are not spoken as one, and languages run out of words
 _COMMA_IS_DECIMAL = re.compile(
     "af|az|be|bg|bs|ca|ce|cs|da|de|el|eo|es|et|fi|fo|fr|hr|hu|hy|id|is|it|ka|kk|ky|lb|lt|lv|mk|nb|nl|nn|no|pl|pt|ro|ru|"
@@ -37,7 +39,7 @@ def expand_numbers(text: str, language: str) -> str:
     A number without words stays in digits.
     """
     tag = language.lower().replace("_", "-")
-    primary = tag.partition("-")[0]
+    primary = primary_language(language)
     if not any(map(str.isdecimal, text)) or not has_number_words(primary):
         return text
     pattern = _COMMA_NUMBER if _COMMA_IS_DECIMAL.fullmatch(primary) else _POINT_NUMBER

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from xtts_pipeline.config.languages import primary_language
 from xtts_pipeline.errors import ConfigError, Reason, TextError, did_you_mean
 from xtts_pipeline.system.installation import install_command
-from xtts_pipeline.text.normalize import primary_language
 
 _MARKS = '!"(),.:;?[]-'
 _PLAIN_MARKS = str.maketrans(

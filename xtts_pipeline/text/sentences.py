@@ -8,11 +8,12 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+from xtts_pipeline.config.languages import primary_language
 from xtts_pipeline.text.languages.english_words import ABBREVIATIONS, BEFORE_NUMBERS, MONTHS
 from xtts_pipeline.text.languages.french import French
 from xtts_pipeline.text.languages.german import German
 from xtts_pipeline.text.languages.spanish import Spanish
-from xtts_pipeline.text.normalize import JOINERS, primary_language
+from xtts_pipeline.text.normalize import JOINERS
 
 PARAGRAPH_PAUSE_SECONDS = 0.5
 SENTENCE_PAUSE_SECONDS = 0.35

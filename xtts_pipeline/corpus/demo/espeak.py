@@ -13,9 +13,9 @@ from xml.sax.saxutils import escape
 import numpy as np
 import soundfile
 
+from xtts_pipeline.config.languages import primary_language
 from xtts_pipeline.errors import CorpusError
 from xtts_pipeline.system.installation import install_command
-from xtts_pipeline.text.normalize import primary_language
 from xtts_pipeline.text.phonemes import espeak_names
 
 SENTENCES_FILE = Path(__file__).parent / "sentences.txt"

@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from xtts_pipeline import __version__
 from xtts_pipeline.cache.format.identity import CacheIdentity
+from xtts_pipeline.config.languages import primary_language
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.inference.voice_folder import VoiceTerms
 from xtts_pipeline.system.installation import DISTRIBUTION
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.strict_json import first_problem
 from xtts_pipeline.system.terminal import counted, shell_word
-from xtts_pipeline.text.normalize import primary_language
 from xtts_pipeline.training.checkpoints.state import SavedState, can_clone
 
 REPORT_NAME = "report.json"

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from xtts_pipeline.audio.save import write_wave
+from xtts_pipeline.config.languages import primary_language
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.errors import TextError
 from xtts_pipeline.inference.export.model_card import SampleSentence, model_card, read_evaluation
@@ -13,7 +14,6 @@ from xtts_pipeline.inference.export.saved_model import new_folder
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.inference.voice_folder import CARD_NAME, SAMPLES_FOLDER, VoiceTerms, seal_voice
-from xtts_pipeline.text.normalize import primary_language
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_generator, save_for_speech
 from xtts_pipeline.training.checkpoints.run_folder import ACOUSTIC_FOLDER, CONFIG_NAME, VOCODER_FOLDER, VOICE_NAME
 from xtts_pipeline.training.checkpoints.state import read_run_state

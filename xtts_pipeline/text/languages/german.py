@@ -214,7 +214,7 @@ class German(Reading):
             (_JOINED, lambda match: self.cardinal(int(match[1]), "cardinal-neuter")),
             (_PERCENT_JOINED, lambda match: f"{self.cardinal(int(match[1]), 'cardinal-neuter')}prozent"),
             (_TIMES, lambda match: f"{self.cardinal(int(match[1]), 'cardinal-neuter')}mal"),
-            (SCORE, lambda match: f"{match[1]} {self.words.versus} {match[2]}"),
+            (SCORE, rf"\1 {self.words.versus} \2"),
         )
 
     def expand_roman(self, text: str) -> str:
