@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xtts_pipeline.config.load import (
-    RENAMED_KEYS,
     StrictLoader,
     dump_config,
     find_config_file,
@@ -82,13 +81,10 @@ def test_any_value_survives_yaml(rate: float, symbols: str) -> None:
         ("interval: 5", "unknown key interval"),
         ("batch_size: 5", "unknown key batch_size; did you mean training.batch_size or synthesis.batch_size?"),
         ("training: {num_workers: 2}", "unknown key training.num_workers; did you mean data.num_workers?"),
-        ("data: {in_memory: 2}", "unknown key data.in_memory; did you mean data.cache_records?"),
-        ("training: {in_memory: 2}", "unknown key training.in_memory; did you mean data.cache_records?"),
         (
             "audio: {n_mels: 80}",
             "unknown key audio.n_mels; did you mean audio.mel_bins? `xtts config migrate` translates files of MyXTTS",
         ),
-        ("model: {decoder: 1}", "unknown key model.decoder; an earlier version had it, with the autoregressive"),
         ("training: {batch_size: {int: 1}}", "training.batch_size="),
         (
             "cache: {validation_share: 0.6, test_share: 0.6}",
@@ -126,37 +122,6 @@ def test_a_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latin-1.yaml").write_bytes("text: {symbols: é}".encode("latin-1"))
     with pytest.raises(ConfigError, match=r"latin-1.yaml: byte 16 is not UTF-8; save the file as UTF-8$"):
         load_config([tmp_path / "latin-1.yaml"])
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("training.average_decay", "training.ema_decay"),
-        ("training.final_rate_share", "training.final_lr_fraction"),
-        ("training.null_voice_share", "training.reference_dropout"),
-        ("training.skipped_in_a_row", "training.max_consecutive_skips"),
-        ("training.speak_every_evaluations", "training.sample_every_evaluations"),
-        ("training.spoken_sentences", "training.sample_sentences"),
-        ("data.in_memory", "data.cache_records"),
-        ("data.cache_in_memory", "data.cache_features"),
-    ],
-)
-def test_the_error_of_a_renamed_key_names_the_new_key(old: str, new: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load_config(overrides=[f"{old}=1"])
-    assert str(caught.value) == f"--set {old}=1: unknown key; did you mean {new}?"
-
-
-def test_every_renamed_key_has_its_test_and_a_new_key() -> None:
-    known = {key for section in Config().model_dump().values() for key in section}
-    assert set(RENAMED_KEYS.values()) <= known
-    assert not set(RENAMED_KEYS) & known
-    assert len(RENAMED_KEYS) == 8
-
-
-def test_the_error_of_a_renamed_key_in_another_section_names_its_own_section() -> None:
-    with pytest.raises(ConfigError, match=r"--set audio.average_decay=1: unknown key; did you mean training.ema_decay"):
-        load_config(overrides=["audio.average_decay=1"])
 
 
 def test_all_problems_are_listed(tmp_path: Path) -> None:

@@ -279,7 +279,7 @@ def test_patience_does_not_depend_on_whether_the_best_checkpoint_was_written(
     assert summary["best"] == {"step": 12, "metric": "loss", "value": 2.2}
     state = load_checkpoint(tmp_path / "best").state
     assert state is not None
-    assert (state.best, state.best_on_disk) == (BestEvaluation(6, 2.0, 2), BestEvaluation(12, 2.2))
+    assert (state.best, state.best_on_disk) == (BestEvaluation(6, "loss", 2.0, 2), BestEvaluation(12, "loss", 2.2))
 
 
 def test_lost_metrics_are_a_warning(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:

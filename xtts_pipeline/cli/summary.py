@@ -33,12 +33,10 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
     first, last = (
         "none finite" if summary["loss"][key] is None else f"{summary['loss'][key]:.3f}" for key in ("first", "last")
     )
-    best, origin = summary["best"], summary.get("origin")
+    best, origin = summary["best"], summary["origin"]
     best_text = "none: no evaluation's weights are in best/"
     if best:
-        # Summaries of older versions have the loss alone.
-        value = best["val_loss"] if "val_loss" in best else best["value"]
-        best_text = f"step {best['step']}, validation {best.get('metric', 'loss')} {value:.3f}"
+        best_text = f"step {best['step']}, validation {best['metric']} {best['value']:.3f}"
     lines = [
         f"run            {run}",
         f"steps          {summary['steps']}{stopped}{resumed_text}",
@@ -64,7 +62,7 @@ def summary_text(run: Path, summary: Mapping[str, Any]) -> str:
 
 def _speed_lines(summary: Mapping[str, Any]) -> list[str]:
     """Return step time, data wait and throughput, unless the process took no step."""
-    step, device = summary["step_ms"], summary.get("device_share")
+    step, device = summary["step_ms"], summary["device_share"]
     if not step:
         return []
     # A run too short for a report without a compilation has no device share.
@@ -78,9 +76,7 @@ def _speed_lines(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _cost_lines(summary: Mapping[str, Any]) -> list[str]:
-    """Return the start-up time by part and the memory. Summaries of older versions have neither."""
-    if "startup_seconds" not in summary:
-        return []
+    """Return the start-up time by part and the memory."""
     parts = ", ".join(
         f"{part} {seconds:.1f}" for part, seconds in summary["startup_seconds"].items() if seconds >= 0.05
     )
@@ -96,7 +92,7 @@ def _cost_lines(summary: Mapping[str, Any]) -> list[str]:
 
 def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
     """Return the table of the most expensive operations, if steps were traced."""
-    profile = summary.get("profile")
+    profile = summary["profile"]
     if not profile:
         return []
     lines = [
@@ -111,6 +107,6 @@ def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
 
 def _next_command(run: Path, summary: Mapping[str, Any]) -> str:
     name = shell_word(run)
-    chosen = f"--run RUN --vocoder {name}" if summary.get("network") == "vocoder" else f"--run {name}"
+    chosen = f"--run RUN --vocoder {name}" if summary["network"] == "vocoder" else f"--run {name}"
     # Single quotes: within double ones an interactive shell may take "!" for a word of its history.
     return f"xtts synthesize {chosen} --text 'Hello, world!' --output speech.wav"

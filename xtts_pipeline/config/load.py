@@ -37,29 +37,6 @@ PRESET_FOLDERS = (
     Path(__file__).parent.parent.parent / "configs",  # in a checkout
 )
 
-# Earlier names of settings, which are too far from the present ones to be found by their spelling.
-RENAMED_KEYS = {
-    "average_decay": "ema_decay",
-    "final_rate_share": "final_lr_fraction",
-    "null_voice_share": "reference_dropout",
-    "skipped_in_a_row": "max_consecutive_skips",
-    "speak_every_evaluations": "sample_every_evaluations",
-    "spoken_sentences": "sample_sentences",
-    "in_memory": "cache_records",
-    "cache_in_memory": "cache_features",
-}
-# Settings of the autoregressive decoder, which earlier versions had.
-REMOVED_KEYS = frozenset(
-    {
-        *("decoder", "prenet_width", "prenet_dropout", "postnet_width", "postnet_layers"),
-        *("stop_weight", "stop_positive_weight", "alignment_weight"),
-        *("guided_attention_weight", "guided_attention_width", "guided_attention_steps"),
-        *("scheduled_sampling_start", "scheduled_sampling_ramp_steps", "scheduled_sampling_share"),
-        *("own_frames_start", "own_frames_ramp_steps", "own_frames_share"),
-        *("stop_threshold", "attention_back", "attention_ahead", "sharpness"),
-    }
-)
-
 
 class EarlierLoader(yaml.SafeLoader):
     """PyYAML's loader of YAML 1.1, which the earlier system had; `1e-4` is a number, duplicate keys are errors.
@@ -334,15 +311,12 @@ def _may_be_null(keys: Sequence[str]) -> bool:
 def _nearest_key(keys: Sequence[str]) -> str:
     """Return the remedy for an unknown key: its name here, its section, or the nearest keys of the section it is in."""
     *section, key = keys
-    if key in REMOVED_KEYS:
-        return "an earlier version had it, with the autoregressive decoder; leave it out"
     sections = Config().model_dump()
     known = list(sections[section[0]] if section else sections)
-    wanted = RENAMED_KEYS.get(key, key)
-    if wanted not in known:
-        if found := [f"{name}.{wanted}" for name, values in sections.items() if wanted in values]:
+    if key not in known:
+        if found := [f"{name}.{key}" for name, values in sections.items() if key in values]:
             return f"did you mean {' or '.join(found)}?"
         if rule := RULES.get(key):
             remedy = f"did you mean {rule.becomes}?" if rule.becomes else f"{rule.why};"
             return f"{remedy} `xtts config migrate` translates files of MyXTTS"
-    return did_you_mean(wanted, known, prefix=f"{section[0]}." if section else "")
+    return did_you_mean(key, known, prefix=f"{section[0]}." if section else "")

@@ -40,7 +40,6 @@ class ProsodyPredictor(tf.Module):
         ]
         self.norms = [LayerNorm(config.width, f"norm_{index}") for index in range(2)]
         self.salts = [initializer.salt() for _ in range(2)]
-        # Runs of an earlier version, which predicted voicing times octaves, do not load: they call it `to_prosody`.
         self.projection = Dense(initializer, config.width, len(Prosody._fields), "projection")
 
     def __call__(self, token_BSD: tf.Tensor, mask_BS: tf.Tensor, dropout: Dropout) -> Prosody:

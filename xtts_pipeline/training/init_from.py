@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.cache.format.identity import CacheIdentity
-from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.config.schema import Config, show_value
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.text.tokens import Tokenizer
@@ -146,13 +145,11 @@ def _table_names(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -
     symbols = _RowNames(
         *([tokenizer.name_of(token) for token in range(tokenizer.symbol_count)] for tokenizer in (before, now))
     )
-    # An earlier version kept a language's code as it was written.
-    languages = [find_language(name, cache.languages) or name for name in checkpoint.cache.languages]
     return {
         "text_encoder.embedding": symbols,
         "aligner.embedding": symbols,
         SPEAKER_TABLE: _RowNames(checkpoint.cache.speakers, cache.speakers),
-        LANGUAGE_TABLE: _RowNames(languages, cache.languages),
+        LANGUAGE_TABLE: _RowNames(checkpoint.cache.languages, cache.languages),
     }
 
 

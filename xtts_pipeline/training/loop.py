@@ -131,7 +131,7 @@ class _Training:
         return distributed
 
     def _load_state(self, state: RunState) -> None:
-        """Restore counters, best loss and watches from `state`."""
+        """Restore counters, best evaluation and watches from `state`."""
         self.state, self.is_settled = state, state.is_settled
         self.best = state.best
         self.context.saver.saved_best = state.best_on_disk or state.best
@@ -295,17 +295,17 @@ class _Training:
         # Patience counts measured values, written or not: workers without a disk must stop at the same step.
         self.best = self.best.after(step, metric, value)
         if self._is_patience_over() and step < self.settings.steps:
-            to_beat = math.inf if self.best.loss is None else self.best.loss
+            to_beat = math.inf if self.best.value is None else self.best.value
             evaluations = counted(self.best.evaluations_without, "evaluation")
             self._log(
                 f"stopping early: {evaluations} without a validation {metric} under "
                 f"{to_beat:.3f} of step {self.best.step} (training.patience)"
             )
         is_better = self.context.saver.best.is_beaten_by(metric, value)
-        return BestEvaluation(step, value, metric=metric) if is_better else None
+        return BestEvaluation(step, metric, value) if is_better else None
 
     def _save_if_due(self, step: int, best: BestEvaluation | None) -> None:
-        """Save at the end, after a new best loss, and when it is time. Only the end waits for an earlier checkpoint."""
+        """Save at the end, at a new best, and when it is time. Only the end waits for an earlier checkpoint."""
         saver, is_over = self.context.saver, self._is_over()
         self._warn_not_saved([saver.poll()])
         is_due = self.clock.is_due(step)
@@ -435,7 +435,7 @@ class _Training:
             "profile": context.profiling and context.profiling.to_json(),
             **self.timer.summary(),
             "loss": {"first": self.first_loss, "last": self.last_loss},
-            "best": {"step": best.step, "metric": best.metric, "value": best.loss} if best.step else None,
+            "best": {"step": best.step, "metric": best.metric, "value": best.value} if best.step else None,
             "aligned_at_step": self.task.aligned_at_step,
             "startup_seconds": context.startup.seconds,
             "memory": context.monitor.memory(self.train_step.compiled.python_name, context.startup.estimated_bytes),

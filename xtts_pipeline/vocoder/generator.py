@@ -57,7 +57,6 @@ class Generator(tf.Module):
             for index in range(blocks)
         ]
         self.norm = LayerNorm(width, "norm")
-        # A vocoder of an earlier version, which has no phases of harmonics, calls it `head`, so it does not load.
         self.to_spectrum = Dense(initializer, width, 2 * self.bins, "to_spectrum")
         self.inverse = InverseStft(audio)
         self.harmonic_phase = HarmonicPhase(audio, self.reach)

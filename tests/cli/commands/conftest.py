@@ -23,10 +23,11 @@ from xtts_pipeline.training.settings import training_config
 WriteCache = Callable[..., Manifest]
 SUMMARY: dict[str, Any] = {
     "steps": 7,
+    "network": "acoustic",
     "stopped_early": True,
     "parameters": 2_000_000,
     "loss": {"first": 3.0, "last": 1.0},
-    "best": {"step": 5, "val_loss": 1.25},
+    "best": {"step": 5, "metric": "loss", "value": 1.25},
     "weights_sha256": "5e" * 32,
     "resumed_at_steps": [3, 4],
     "origin": None,
@@ -34,6 +35,12 @@ SUMMARY: dict[str, Any] = {
     "compilations": 1,
     "by_function": {"train_step": {"traces": 1, "compilations": 1}},
     "step_ms": None,
+    "data_wait_share": None,
+    "device_share": None,
+    "examples_per_second": None,
+    "mel_frames_per_second": None,
+    "startup_seconds": {"import": 4.0, "run": 0.0},
+    "memory": {"estimated_bytes": None, "program_bytes": None, "peak_bytes": 2_000_000_000},
     "profile": None,
 }
 

@@ -39,7 +39,7 @@ def test_a_run_is_diagnosed_with_its_own_cache_and_settings(
     run.mkdir()
     config = training_config(manifest, (), ["training.batch_size=3", "training.seed=9"], 2)
     write_config(run, dump_config(config), "acoustic")
-    (run / NETWORK_NAME).unlink()  # as an earlier version left it
+    (run / NETWORK_NAME).unlink()
     write_cache_path(run, tmp_path / "own")
 
     result = CliRunner().invoke(cli, ["diagnose", kind, "--run", str(run), "--set", "training.batch_size=2"])

@@ -141,7 +141,6 @@ def test_synthesis_settings_can_be_overridden(run: Path, tmp_path: Path) -> None
         ("training.steps=3", "a trained run takes synthesis.* alone"),
         ("synthesis.flow_step=2", "did you mean synthesis.flow_steps?"),
         ("synthesis.flow_steps=0", "--set synthesis.flow_steps=0: input should be greater than or equal to 1"),
-        ("synthesis.sharpness=2", "an earlier version had it, with the autoregressive decoder; leave it out"),
         ("synthesis", "expected section.key=value"),
     ],
 )

@@ -71,7 +71,6 @@ def test_the_summary_shows_early_stopping_and_the_best_step() -> None:
     text = summary_text(Path("run"), SUMMARY)
     assert "steps          7 (stopped early), resumed 2 times, last after step 4" in text.splitlines()
     assert "step 5, validation loss 1.250" in text
-    assert "first step" not in text, "an older summary has no start-up times"
     without = summary_text(Path("run"), {**SUMMARY, "stopped_early": False, "best": None})
     assert "stopped early" not in without
     assert "none: no evaluation's weights are in best/" in without

@@ -20,7 +20,7 @@ from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION, FileDig
 
 CONFIG = Config.model_validate(SETTINGS)
 CACHE = CacheIdentity("f" * 64, record_spec(CONFIG), SYMBOLS, ("ann", "bob"), ("pt-BR", "no"))
-STATE = SavedState(CHECKPOINT_VERSION, "0.1.0", "2.21.0", 7, FileDigest(1, "0" * 64), CONFIG, CACHE, None)
+STATE = SavedState(CHECKPOINT_VERSION, "0.1.0", "2.21.0", 7, FileDigest(1, "0" * 64), CONFIG, CACHE, None, "acoustic")
 EXPORTED = (STATE.step, CACHE.fingerprint, STATE.weights.sha256, None)
 TERMS = VoiceTerms("MIT", "CC0-1.0; both speakers consent in writing")
 EVALUATION = {

@@ -216,34 +216,8 @@ def test_a_damaged_state_is_named(step: AcousticStep, tmp_path: Path, content: b
 def test_another_version_is_refused(step: AcousticStep, tmp_path: Path) -> None:
     state = save(tmp_path, step, 1) / "state.json"
     state.write_bytes(seal_json({**unseal_json(state.read_bytes()), "checkpoint_version": 99}))
-    with pytest.raises(CheckpointError, match="version 99, expected 5"):
+    with pytest.raises(CheckpointError, match="version 99, expected 6"):
         load_checkpoint(tmp_path)
-
-
-@pytest.mark.parametrize("decoder", [{}, {"decoder": "autoregressive"}])
-def test_weights_of_the_removed_decoder_are_refused(
-    step: AcousticStep, tmp_path: Path, decoder: dict[str, str]
-) -> None:
-    state = save(tmp_path, step, 1) / "state.json"
-    content = unseal_json(state.read_bytes())
-    content["config"]["model"] |= {"prenet_width": 128, **decoder}
-    state.write_bytes(seal_json(content))
-    with pytest.raises(CheckpointError, match=r"step-00000001: has the autoregressive decoder, .*; train again"):
-        load_checkpoint(tmp_path)
-
-
-@pytest.mark.parametrize("network", [{"network": "acoustic"}, {"network": "vocoder"}])
-def test_settings_of_the_removed_decoder_in_other_checkpoints_are_ignored(
-    step: AcousticStep, tmp_path: Path, network: dict[str, str]
-) -> None:
-    state = save(tmp_path, step, 1) / "state.json"
-    content = unseal_json(state.read_bytes())
-    decoder = "parallel" if network["network"] == "acoustic" else "autoregressive"
-    content["config"]["model"] |= {"decoder": decoder, "prenet_width": 128}
-    content["config"]["training"]["scheduled_sampling_start"] = 12_000
-    content["config"]["synthesis"]["sharpness"] = 1.5
-    state.write_bytes(seal_json({**content, **network}))
-    assert load_checkpoint(tmp_path).network == network["network"]
 
 
 def test_the_error_for_a_folder_without_checkpoints_says_what_was_expected(tmp_path: Path) -> None:

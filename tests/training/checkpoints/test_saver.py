@@ -18,7 +18,7 @@ from xtts_pipeline.training.checkpoints.state import BestEvaluation, RunState
 
 
 def snapshot(step: int, *, loss: float | None = None) -> Snapshot:
-    best = None if loss is None else BestEvaluation(step, loss)
+    best = None if loss is None else BestEvaluation(step, "loss", loss)
     return Snapshot(step, {"weight": np.full(3, float(step), np.float32)}, RunState("records"), best)
 
 
@@ -32,10 +32,10 @@ def test_a_snapshot_is_written_in_the_background(tmp_path: Path) -> None:
         writing.start(saved)
         assert writing.is_busy
         assert not (tmp_path / LAST_FOLDER).exists()
-        assert (writing.best, writing.saved_best) == (BestEvaluation(3, 1.0), BestEvaluation())
+        assert (writing.best, writing.saved_best) == (BestEvaluation(3, "loss", 1.0), BestEvaluation())
         may_go_on.set()
         writing.finish()
-        assert writing.saved_best == BestEvaluation(3, 1.0)
+        assert writing.saved_best == BestEvaluation(3, "loss", 1.0)
     assert load_checkpoint(tmp_path).arrays["weight"].tolist() == [3.0, 3.0, 3.0]
     assert load_checkpoint(tmp_path / "best").state == saved.state
 
@@ -46,10 +46,10 @@ def test_the_saved_best_is_restored_or_forgotten(tmp_path: Path) -> None:
             writing.start(snapshot(number, loss=loss))
             writing.finish()
         # As after a roll-back to a step when step 1 was the best.
-        writing.saved_best = BestEvaluation(1, 3.0)
+        writing.saved_best = BestEvaluation(1, "loss", 3.0)
         shutil.rmtree(tmp_path / "best")
         writing.restore_best()
-        assert (writing.saved_best, load_checkpoint(tmp_path / "best").step) == (BestEvaluation(1, 3.0), 1)
+        assert (writing.saved_best, load_checkpoint(tmp_path / "best").step) == (BestEvaluation(1, "loss", 3.0), 1)
         shutil.rmtree(tmp_path / "best")
         shutil.rmtree(tmp_path / LAST_FOLDER / "step-00000001")
         writing.restore_best()
@@ -67,7 +67,7 @@ def test_a_best_snapshot_is_queued_without_waiting(tmp_path: Path) -> None:
         assert writing.poll() is None
         may_go_on.set()
         assert writing.drain() == [None, None]
-        assert (writing.saved_best, writing.is_busy) == (BestEvaluation(3, 2.0), False)
+        assert (writing.saved_best, writing.is_busy) == (BestEvaluation(3, "loss", 2.0), False)
         writing.enqueue(snapshot(4, loss=1.0))
         assert writing.drain() == [None]
     assert [path.name for path in list_checkpoints(tmp_path / LAST_FOLDER)] == [
@@ -82,7 +82,7 @@ def test_the_null_saver_notes_steps_and_the_best_evaluation() -> None:
     with NullCheckpointSaver(saved_step=2) as unwritten:
         unwritten.enqueue(snapshot(3, loss=1.0))
         unwritten.start(snapshot(4))
-        assert (unwritten.saved_step, unwritten.best, unwritten.is_busy) == (4, BestEvaluation(3, 1.0), False)
+        assert (unwritten.saved_step, unwritten.best, unwritten.is_busy) == (4, BestEvaluation(3, "loss", 1.0), False)
         assert (unwritten.poll(), unwritten.drain()) == (None, [])
         unwritten.finish()
 

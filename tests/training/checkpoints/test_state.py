@@ -11,9 +11,9 @@ def test_the_lowest_finite_loss_is_the_best() -> None:
         best = best.after(step, "loss", loss)
         best_steps.append(best.step)
     assert best_steps == [0, 2, 2, 2, 5]
-    assert best == BestEvaluation(5, 2.9)
+    assert best == BestEvaluation(5, "loss", 2.9)
     # The values of two metrics do not compare, so the first of another one is the best.
-    assert best.after(6, "distortion_db", 4.0) == BestEvaluation(6, 4.0, metric="distortion_db")
+    assert best.after(6, "distortion_db", 4.0) == BestEvaluation(6, "distortion_db", 4.0)
 
 
 @pytest.mark.parametrize(("losses", "expected"), [([1.0, 2.0], 1), ([1.0, 2.0, 2.0], 2), ([1.0, 2.0, 0.5, 2.0], 1)])

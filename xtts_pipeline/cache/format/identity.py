@@ -10,8 +10,7 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 class CacheIdentity:
     """What a checkpoint keeps of its cache.
 
-    speaker_languages: the language of most clips of each speaker, where there are several speakers and languages; empty
-    if an older version did not save it.
+    speaker_languages: the language of most clips of each speaker, where there are several speakers and languages.
     """
 
     fingerprint: str

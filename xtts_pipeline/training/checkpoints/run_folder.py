@@ -215,7 +215,7 @@ def _write_path(file_name: Path, path: Path) -> None:
 
 
 def read_network_name(path: Path) -> str | None:
-    """Return what network.txt of the run that `path` is or is a checkpoint of names; earlier versions wrote none.
+    """Return what network.txt of the run that `path` is or is a checkpoint of names, or None.
 
     Raises OutputError if it cannot be read.
     """

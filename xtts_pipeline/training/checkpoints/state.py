@@ -17,7 +17,6 @@ from pydantic.dataclasses import dataclass
 from safetensors import SafetensorError
 
 from xtts_pipeline.cache.format.identity import CacheIdentity
-from xtts_pipeline.config.load import REMOVED_KEYS
 from xtts_pipeline.config.schema import Config, ModelConfig
 from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError, first_line_of
@@ -31,7 +30,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     read_network_name,
 )
 
-CHECKPOINT_VERSION = 5
+CHECKPOINT_VERSION = 6
 MAX_STATE_BYTES = 64 << 20
 NetworkKind = Literal["acoustic", "vocoder"]
 _WITH_ARTICLE: dict[NetworkKind, str] = {"acoustic": "an acoustic model", "vocoder": "a vocoder"}
@@ -41,24 +40,21 @@ _NOT_SAVED_SO = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINV
 
 @dataclass(frozen=True, config=STRICT)
 class BestEvaluation:
-    """The evaluation with the lowest value, and the number of evaluations since; step 0 and no value before the first.
-
-    metric: whose value `loss` is. It keeps the name from when it always was the loss.
-    """
+    """The evaluation with the lowest value, and the number of those since; step 0 and no value before the first."""
 
     step: Natural = 0
-    loss: float | None = None
+    metric: str = ""
+    value: float | None = None
     evaluations_without: Natural = 0
-    metric: str = "loss"
 
     def is_beaten_by(self, metric: str, value: float) -> bool:
         """Return whether a value is better: the first, or the first of another metric, always is; NaN never is."""
-        return value < (math.inf if self.loss is None or metric != self.metric else self.loss)
+        return value < (math.inf if self.value is None or metric != self.metric else self.value)
 
     def after(self, step: int, metric: str, value: float) -> "BestEvaluation":
         """Return the best evaluation once the next one, at `step`, had this value of the metric."""
         if self.is_beaten_by(metric, value):
-            return BestEvaluation(step, value, metric=metric)
+            return BestEvaluation(step, metric, value)
         return replace(self, evaluations_without=self.evaluations_without + 1)
 
 
@@ -117,7 +113,7 @@ class RunState:
     """A run between two steps.
 
     records: digest of the cache's manifest, and so of its records and their files.
-    batch_rows: rows in a batch of each bucket, which `position` counts in; empty if an older version did not save them.
+    batch_rows: rows in a batch of each bucket, which `position` counts in; empty before they are known.
     is_settled: whether the report, evaluation and synthesis due after the step are done; an interruption skips them.
     window: metrics of the steps since the last report; None for NaN and infinities.
     file_bytes: sizes of the files of JSON lines, by name; later lines belong to steps that are repeated.
@@ -206,7 +202,7 @@ class SavedState:
     config: Config
     cache: CacheIdentity
     run: RunState | None
-    network: NetworkKind = "acoustic"
+    network: NetworkKind
 
 
 _SAVED_STATE = TypeAdapter(SavedState)
@@ -233,31 +229,14 @@ def read_state(folder: Path) -> SavedState:
             f"{folder}: checkpoint version {content.get('checkpoint_version')}, expected {CHECKPOINT_VERSION}; "
             "train again"
         )
-    _drop_removed_settings(content, folder)
     state = _SAVED_STATE.validate_json(canonical_json(content), strict=True)
     if not has_step_of(folder, state.step):
         raise ValueError(f"{STATE_NAME} is that of step {state.step}")
     return state
 
 
-def _drop_removed_settings(content: dict[str, Any], folder: Path) -> None:
-    """Take the settings of the autoregressive decoder out of a state of an earlier version, which saved them all.
-
-    Raises CheckpointError if the weights are those of that decoder.
-    """
-    sections = content.get("config")
-    if not isinstance(sections, dict) or not isinstance(model := sections.get("model"), dict):
-        return
-    is_autoregressive = model.get("decoder", "autoregressive") != "parallel" and "prenet_width" in model
-    if is_autoregressive and content.get("network", "acoustic") == "acoustic":
-        raise CheckpointError(f"{folder}: has the autoregressive decoder, which this version has not; train again")
-    for section in sections.values():
-        for key in REMOVED_KEYS & section.keys():
-            del section[key]
-
-
 def network_of(path: Path) -> NetworkKind | None:
-    """Return what a run, or that of a checkpoint, trains by its network.txt, which earlier versions did not write.
+    """Return what a run, or that of a checkpoint, trains by its network.txt, or None without it.
 
     Raises OutputError if it cannot be read.
     """

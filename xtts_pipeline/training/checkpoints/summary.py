@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.system.atomic_files import atomic_write
@@ -33,8 +33,8 @@ class _Losses(_Part):
 
 class _Best(_Part):
     step: Natural
-    metric: str = "loss"
-    value: Annotated[float, Field(validation_alias=AliasChoices("value", "val_loss"))]
+    metric: str
+    value: float
 
 
 class _Counts(_Part):
@@ -74,26 +74,26 @@ class _Profile(_Part):
 
 
 class _Summary(_Counts):
-    """What `xtts train` reports of a finished run; summaries of older versions lack the keys with a default."""
+    """What `xtts train` reports of a finished run."""
 
-    network: NetworkKind = "acoustic"
+    network: NetworkKind
     steps: Natural
     stopped_early: bool
     by_function: dict[str, _Counts]
     step_ms: _StepTimes | None
-    data_wait_share: float | None = None
-    device_share: float | None = None
-    examples_per_second: float | None = None
-    mel_frames_per_second: float | None = None
+    data_wait_share: float | None
+    device_share: float | None
+    examples_per_second: float | None
+    mel_frames_per_second: float | None
     loss: _Losses
     best: _Best | None
-    startup_seconds: dict[str, float] = {}
-    memory: _Memory | None = None
+    startup_seconds: dict[str, float]
+    memory: _Memory
     parameters: Natural
     weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     resumed_at_steps: list[Natural]
-    origin: _Origin | None = None
-    profile: _Profile | None = None
+    origin: _Origin | None
+    profile: _Profile | None
 
     @model_validator(mode="after")
     def _speed_is_whole(self) -> Self:
