@@ -5,7 +5,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,17 +39,20 @@ class ServerSettings:
     debug: bool
 
 
-def serve(voices: Mapping[str, Path], vocoder: Path | str | None, settings: ServerSettings) -> None:
+def serve(
+    voices: Mapping[str, Path], vocoder: Path | str | None, overrides: Sequence[str], settings: ServerSettings
+) -> None:
     """Serve voices until SIGTERM or Ctrl-C; speech that has begun is finished.
 
-    `vocoder` speaks for all of them; without it, each voice speaks with the one that it remembers.
+    `vocoder` speaks for all of them; without it, each voice speaks with the one that it remembers. `overrides` are
+    those of `Synthesizer.load`.
 
     Raises OutputError if a port cannot be used, before anything is loaded, and the errors of `Synthesizer.load`.
     """
     ports = [settings.port, *([] if settings.wyoming_port is None else [settings.wyoming_port])]
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(listen(settings.host, port)) for port in ports]
-        synthesizers = {name: Synthesizer.load(path, vocoder=vocoder) for name, path in voices.items()}
+        synthesizers = {name: Synthesizer.load(path, overrides, vocoder=vocoder) for name, path in voices.items()}
         for synthesizer in synthesizers.values():
             synthesizer.warm_up(streams=settings.batch)
         asyncio.run(run(synthesizers, sockets, settings))

@@ -91,6 +91,11 @@ def test_a_host_that_is_no_name_is_one_line(run: Path, tmp_path: Path) -> None:
         assert f"{host}:8000: cannot listen (no name of a host)" in refusal(*words)
 
 
+def test_voices_take_settings_of_synthesis(run: Path) -> None:
+    assert "did you mean synthesis.flow_steps?" in refusal("--voice", run, "--port", 0, "--set", "synthesis.flow_step=2")
+    assert "takes synthesis.* alone" in refusal("--voice", run, "--port", 0, "--set", "training.steps=3")
+
+
 def test_a_process_serves_until_sigterm_and_finishes_its_speech(run: Path) -> None:
     words = ["serve", "--voice", f"ann={run}", "--port", "0"]
     process = subprocess.Popen(

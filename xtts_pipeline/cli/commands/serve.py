@@ -11,7 +11,7 @@ import click
 from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER, Seconds
-from xtts_pipeline.cli.run_options import RunPath, vocoder_option
+from xtts_pipeline.cli.run_options import RunPath, synthesis_option, vocoder_option
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.installation import require_extra
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -72,6 +72,7 @@ class NamedVoicePath(RunPath):
 @click.option(
     "--max-seconds", type=Seconds(1.0), default=300.0, show_default=True, help="The longest time of a request."
 )
+@synthesis_option
 @click.pass_obj
 def serve(
     debug: bool,
@@ -88,6 +89,7 @@ def serve(
     max_requests: int,
     max_characters: int,
     max_seconds: float,
+    overrides: Sequence[str],
 ) -> None:
     """Speak for other programs, by HTTP and the Wyoming protocol."""
     require_extra("serve", MODULES, "xtts serve")
@@ -115,7 +117,7 @@ def serve(
             max_seconds=max_seconds,
             debug=debug,
         )
-        server.serve(table, vocoder, settings)
+        server.serve(table, vocoder, overrides, settings)
 
 
 def _is_loopback(host: str) -> bool:
