@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.config.schema import ModelConfig
+from xtts_pipeline.config.schema import AudioConfig, ModelConfig
 from xtts_pipeline.model.flow_head import FlowHead
 from xtts_pipeline.model.frame_decoder import DecodedFrames
 from xtts_pipeline.model.layers import Dropout, Initializer
@@ -17,7 +17,7 @@ SPEAKING = Dropout.fixed(3)
 @pytest.fixture
 def head() -> FlowHead:
     config = ModelConfig(width=WIDTH, heads=2, feedforward_width=32, frames_per_step=1, flow_layers=1)
-    return FlowHead(Initializer(0), config, BINS)
+    return FlowHead(Initializer(0), config, AudioConfig(mel_bins=BINS))
 
 
 def decoded_frames(seed: int, first: int = 0, last: int = FRAMES) -> DecodedFrames:
@@ -85,6 +85,19 @@ def test_guidance_multiplies_the_difference_that_the_text_makes(head: FlowHead) 
     drawn = [head.draw(same, SPEAKING, 0, STEPS, guidance) for guidance in (1.0, 3.0)]
     np.testing.assert_allclose(*drawn, atol=1e-5)
     assert np.abs(triple - plain).max() > 0.1
+
+
+def test_guidance_is_stronger_above_the_first_harmonics(head: FlowHead) -> None:
+    """The four bins are centred on 603, 1,237, 2,305 and 4,294 Hz."""
+    decoded = decoded_frames(1)
+    null = decoded._replace(hidden=tf.zeros_like(decoded.hidden))
+    head.null_condition.assign(head.from_hidden(null.hidden)[0, 0])
+    unguided, plain, guided = (
+        head.draw(frames, SPEAKING, 0, 1, guidance).numpy()[decoded.is_real]
+        for frames, guidance in ((null, 1.0), (decoded, 1.0), (decoded, 3.0))
+    )
+    strength = np.median((guided - unguided) / (plain - unguided), axis=0)
+    np.testing.assert_allclose(strength, [3.01, 4.67, 5.0, 5.0], atol=0.01)
 
 
 def test_a_tenth_of_the_clips_is_learned_without_the_text(head: FlowHead) -> None:

@@ -139,7 +139,7 @@ class Network(tf.Module):
         self.pitch_finder = PitchFinder(audio)
         self.prosody_to_tokens = Dense(initializer, PROSODY_FEATURES, config.width, "prosody_to_tokens")
         self.frame_decoder = FrameDecoder(initializer, config, spec.mel_bins)
-        self.flow_head = FlowHead(initializer, config, spec.mel_bins) if config.flow_layers else None
+        self.flow_head = FlowHead(initializer, config, audio) if config.flow_layers else None
         self.voice_encoder = self.null_voice = None
         if config.voice_latents:
             self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins)

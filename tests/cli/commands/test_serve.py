@@ -92,7 +92,9 @@ def test_a_host_that_is_no_name_is_one_line(run: Path, tmp_path: Path) -> None:
 
 
 def test_voices_take_settings_of_synthesis(run: Path) -> None:
-    assert "did you mean synthesis.flow_steps?" in refusal("--voice", run, "--port", 0, "--set", "synthesis.flow_step=2")
+    assert "did you mean synthesis.flow_steps?" in refusal(
+        "--voice", run, "--port", 0, "--set", "synthesis.flow_step=2"
+    )
     assert "takes synthesis.* alone" in refusal("--voice", run, "--port", 0, "--set", "training.steps=3")
 
 
