@@ -28,8 +28,8 @@ HIGHEST_FREQUENCY = 200.0
 # The share of clips whose velocities are learned without the decoder's hidden layer, so that synthesis can move away
 # from frames that suit any text (classifier-free guidance, Ho and Salimans 2022).
 CONDITION_DROPOUT = 0.1
-# Guidance is so many times as strong above the second of these frequencies as below the first. Too much of it makes the
-# harmonics below unnatural and the detail above clearer (Sadat et al. 2025 do so for pictures).
+# What guidance has over 1 counts once below the first of these frequencies and HIGH_GUIDANCE times above the second:
+# the detail of high frequencies needs more than the harmonics bear (Sadat et al. 2025 do the same with pictures).
 HIGH_GUIDANCE, GUIDANCE_RISES_HZ = 2.0, (600.0, 1_400.0)
 GOLDEN_RATIO = (np.sqrt(5.0) - 1.0) / 2.0
 
