@@ -61,6 +61,25 @@ def test_normal_numbers_of_one_position_equal_those_of_the_whole_sequence() -> N
         np.testing.assert_array_equal(one, whole[:, position : position + 1])
 
 
+@pytest.mark.parametrize("rows", [1, 5, 8, 13, 64])
+def test_numbers_drawn_evenly_are_uniform_for_each_row_and_spread_over_a_batch(rows: int) -> None:
+    drawn = np.array([Dropout.for_step(0, tf.constant(step)).draw_evenly(5, rows) for step in range(300)])
+    assert drawn.min() >= 0.0
+    assert drawn.max() < 1.0
+    for row in drawn.T:
+        assert np.histogram(row, 4, (0.0, 1.0))[0] == pytest.approx(75, abs=35)
+    # On a circle, the widest gap between n evenly spaced numbers is 1 / n; by the golden ratio it is under 2 / n.
+    circle = np.sort(drawn, axis=1)
+    gaps = np.diff(circle, axis=1, append=circle[:, :1] + 1.0)
+    assert gaps.max() * rows < 2.0
+
+
+def test_devices_draw_the_numbers_of_the_whole_batch_evenly() -> None:
+    whole = Dropout.for_step(0, tf.constant(3)).draw_evenly(5, 8)
+    parts = [Dropout.for_step(0, tf.constant(3), first).draw_evenly(5, 4) for first in (0, tf.constant(4))]
+    np.testing.assert_allclose(tf.concat(parts, axis=0), whole, atol=1e-6)
+
+
 def test_length_mask_is_true_for_real_positions() -> None:
     expected = [[True, True, False], [False, False, False], [True, True, True]]
     np.testing.assert_array_equal(length_mask(tf.constant([2, 0, 3]), 3), expected)

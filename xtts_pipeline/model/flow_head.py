@@ -18,7 +18,7 @@ from xtts_pipeline.config.schema import AudioConfig, ModelConfig
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS, FLOW_TIME_FEATURES
 from xtts_pipeline.model.convnext import ConvNextBlock
 from xtts_pipeline.model.frame_decoder import DecodedFrames
-from xtts_pipeline.model.layers import Dense, Dropout, Initializer, LayerNorm, recomputed
+from xtts_pipeline.model.layers import GOLDEN_RATIO, Dense, Dropout, Initializer, LayerNorm, recomputed
 
 # Standard deviation of the noise around the coarse frames, in the network's scale: about three times that of their
 # errors, so that every recorded frame is likely under it.
@@ -31,7 +31,6 @@ CONDITION_DROPOUT = 0.1
 # What guidance has over 1 counts once below the first of these frequencies and HIGH_GUIDANCE times above the second:
 # the detail of high frequencies needs more than the harmonics bear (Sadat et al. 2025 do the same with pictures).
 HIGH_GUIDANCE, GUIDANCE_RISES_HZ = 2.0, (600.0, 1_400.0)
-GOLDEN_RATIO = (np.sqrt(5.0) - 1.0) / 2.0
 
 
 class Velocities(NamedTuple):
@@ -77,10 +76,10 @@ class FlowHead(tf.Module):
         """
         start_BFN = self._start(tf.stop_gradient(decoded.coarse), dropout, 0)
         if dropout.is_training:
-            time_B = dropout.draw(self.time_salt, target_BTM.shape[0], 1)[:, 0]
+            # Times that are spread over a batch vary its loss less than times of chance (Kingma et al. 2021).
+            time_B = dropout.draw_evenly(self.time_salt, target_BTM.shape[0])
         else:
-            # A clip has the same time in any batch, so that the losses of evaluations compare. Multiples of the golden
-            # ratio are evenly spaced, however many there are.
+            # A clip has the same time in any batch, so that the losses of evaluations compare.
             steps_B = tf.reduce_sum(tf.cast(decoded.is_real, tf.float32), axis=1)
             time_B = tf.math.floormod(steps_B * GOLDEN_RATIO, 1.0)
         velocity_BFN = tf.reshape(target_BTM, start_BFN.shape) - start_BFN

@@ -21,6 +21,8 @@ from xtts_pipeline.model.products import affine
 MASKED_SCORE = -1e9
 # Keeps the normalisation of a constant row finite.
 NORM_EPSILON = 1e-5
+# Multiples of it, modulo 1, are evenly spaced, however many there are.
+GOLDEN_RATIO = (np.sqrt(5.0) - 1.0) / 2.0
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,12 @@ class Dropout:
         # A float32 holds 24 bits: 32 would sometimes round up to 1.
         bits = tf.bitwise.right_shift(self._hash_positions(salt, batch, positions, 0), np.uint32(8))
         return tf.cast(bits, tf.float32) * 2.0**-24
+
+    def draw_evenly(self, salt: int, batch: int) -> tf.Tensor:
+        """Return float32 [batch], each uniform in [0, 1), and together evenly spaced. For training only."""
+        start_1 = Dropout(self.key, self.is_training).draw(salt, 1, 1)[0]
+        example_B = tf.cast(tf.range(batch) + self.first_example, tf.float32)
+        return tf.math.floormod(start_1 + example_B * GOLDEN_RATIO, 1.0)
 
     def draw_normal(
         self, salt: int, batch: int, positions: int, width: int, first_position: tf.Tensor | int = 0
