@@ -18,7 +18,7 @@ from xtts_pipeline.config.schema import AudioConfig, ModelConfig
 from xtts_pipeline.model.architecture import CONVNEXT_TAPS, FLOW_TIME_FEATURES
 from xtts_pipeline.model.convnext import ConvNextBlock
 from xtts_pipeline.model.frame_decoder import DecodedFrames
-from xtts_pipeline.model.layers import GOLDEN_RATIO, Dense, Dropout, Initializer, LayerNorm, recomputed
+from xtts_pipeline.model.layers import Dense, Dropout, Initializer, LayerNorm, recomputed, spread_evenly
 
 # Standard deviation of the noise around the coarse frames, in the network's scale: about three times that of their
 # errors, so that every recorded frame is likely under it.
@@ -81,7 +81,7 @@ class FlowHead(tf.Module):
         else:
             # A clip has the same time in any batch, so that the losses of evaluations compare.
             steps_B = tf.reduce_sum(tf.cast(decoded.is_real, tf.float32), axis=1)
-            time_B = tf.math.floormod(steps_B * GOLDEN_RATIO, 1.0)
+            time_B = spread_evenly(steps_B)
         velocity_BFN = tf.reshape(target_BTM, start_BFN.shape) - start_BFN
         frames_BFN = start_BFN + time_B[:, None, None] * velocity_BFN
         condition_BFD = self.from_hidden(decoded.hidden)
@@ -108,12 +108,12 @@ class FlowHead(tf.Module):
         rows = decoded.coarse.shape[0]
         frames_BFN, condition_BFD = self._start(decoded.coarse, dropout, first_step), self.from_hidden(decoded.hidden)
         null_11D = self._null_condition(condition_BFD)
+        strength_N = 1.0 + (guidance - 1.0) * self.guidance_weights_N
         for step in range(updates):
             time_B = tf.fill([rows], step / updates)
             velocity_BFN = self._velocity(frames_BFN, time_B, condition_BFD, decoded.is_real)
             if guidance != 1.0:
                 null_BFN = self._velocity(frames_BFN, time_B, null_11D, decoded.is_real)
-                strength_N = 1.0 + (guidance - 1.0) * self.guidance_weights_N
                 velocity_BFN = null_BFN + strength_N * (velocity_BFN - null_BFN)
             frames_BFN += velocity_BFN / updates
         return frames_BFN

@@ -21,7 +21,6 @@ from xtts_pipeline.model.products import affine
 MASKED_SCORE = -1e9
 # Keeps the normalisation of a constant row finite.
 NORM_EPSILON = 1e-5
-# Multiples of it, modulo 1, are evenly spaced, however many there are.
 GOLDEN_RATIO = (np.sqrt(5.0) - 1.0) / 2.0
 
 
@@ -74,8 +73,7 @@ class Dropout:
     def draw_evenly(self, salt: int, batch: int) -> tf.Tensor:
         """Return float32 [batch], each uniform in [0, 1), and together evenly spaced. For training only."""
         start_1 = Dropout(self.key, self.is_training).draw(salt, 1, 1)[0]
-        example_B = tf.cast(tf.range(batch) + self.first_example, tf.float32)
-        return tf.math.floormod(start_1 + example_B * GOLDEN_RATIO, 1.0)
+        return spread_evenly(tf.cast(tf.range(batch) + self.first_example, tf.float32), start_1)
 
     def draw_normal(
         self, salt: int, batch: int, positions: int, width: int, first_position: tf.Tensor | int = 0
@@ -98,6 +96,11 @@ class Dropout:
         position_1S = tf.cast(tf.range(positions) + first_position, tf.uint32)[None, :]
         place = self.key ^ np.uint32(salt * 0x85EBCA6B & 0xFFFFFFFF)
         return mix_bits(mix_bits(example_B1 * np.uint32(0x9E3779B1) + place) + position_1S)
+
+
+def spread_evenly(number: tf.Tensor, start: tf.Tensor | float = 0.0) -> tf.Tensor:
+    """Return a place in [0, 1) for each number; those of numbers in a row are evenly spaced, however many there are."""
+    return tf.math.floormod(start + number * GOLDEN_RATIO, 1.0)
 
 
 def _unit_interval(bits: tf.Tensor) -> tf.Tensor:

@@ -363,7 +363,7 @@ def _finished_summary(
         check_changes(run, changes, allowed)
     if summary is None:
         return None
-    require_network(run, summary.get("network", "acoustic"), network)
+    require_network(run, summary["network"], network)
     is_enough = config.training.steps <= summary["steps"] or (summary["stopped_early"] and not changes)
     return summary if is_enough else None
 
