@@ -67,7 +67,7 @@ def measure(cache: Path, config: Config, steps: int, calls: int) -> dict[str, fl
 
         def half() -> list[float]:
             taken = [trial.take_step() for _ in range(max(steps // 2, 1))]
-            return [step.host + step.compute for step in taken if not step.is_compiling]
+            return [step.busy for step in taken if not step.is_compiling]
 
         before = half()
         checks = seconds_a_call(check, calls)

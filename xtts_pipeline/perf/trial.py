@@ -25,27 +25,21 @@ _LEAST_STEPS = 3
 
 
 class StepTime(NamedTuple):
-    """The seconds of one step: waiting for its batch, in the host's call, and then waiting for the device.
+    """The seconds of one step: waiting for its batch, and all others.
 
-    On a CPU the call is the computation, so host is 0.
+    The call and the wait for its end are not told apart: on a GPU with a full queue the call itself waits.
     """
 
     started: float
     wait: float
-    host: float
-    compute: float
+    busy: float
     rows: int
     is_compiling: bool
 
     @property
     def parts(self) -> dict[str, float]:
         """The seconds by what they were spent on."""
-        return {"data": self.wait, "host": self.host, "compute": self.compute}
-
-    @property
-    def busy(self) -> float:
-        """Seconds of the step itself, without its wait for the batch."""
-        return self.host + self.compute
+        return {"data": self.wait, "step": self.busy}
 
     @property
     def seconds(self) -> float:
@@ -70,14 +64,10 @@ def time_step(
     started: the time at which the batch was requested. await_device: is given the step's result.
     """
     fetched = time.perf_counter()
-    result = step(batch)
-    called = time.perf_counter()
-    await_device(result)
+    await_device(step(batch))
     ended = time.perf_counter()
     began = fetched if started is None else started
-    host = called - fetched if has_device() else 0.0
-    rows, is_compiling = rows_of(batch), step.compiled.is_new_shape
-    return StepTime(began, fetched - began, host, ended - fetched - host, rows, is_compiling)
+    return StepTime(began, fetched - began, ended - fetched, rows_of(batch), step.compiled.is_new_shape)
 
 
 class Trial:
@@ -122,7 +112,7 @@ class Trial:
         batch = next(self.batches)
         taken, wait = self.run(batch, started), self.batches.wait_seconds
         # The rest of the time until the batch came: its copy waited for the device.
-        return taken._replace(wait=wait, compute=taken.compute + taken.wait - wait)
+        return taken._replace(wait=wait, busy=taken.seconds - wait)
 
     def run(self, batch: Any, started: float | None = None) -> StepTime:
         """Run the step on a batch. A GPU has work at any time, as in training.

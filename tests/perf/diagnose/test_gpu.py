@@ -26,8 +26,8 @@ def test_without_a_gpu_the_host_is_looked_at_and_that_is_no_failure(cache: Path,
     assert (tmp_path / "timeline.png").read_bytes().startswith(b"\x89PNG")
 
 
-def steps(wait: float, host: float, compute: float) -> list[StepTime]:
-    return [StepTime(number, wait, host, compute, 4, is_compiling=False) for number in range(5)]
+def steps(wait: float) -> list[StepTime]:
+    return [StepTime(number, wait, 1.0 - wait, 4, is_compiling=False) for number in range(5)]
 
 
 def samples(*utilisation: float | None, throttled: tuple[str, ...] | None = ()) -> list[Sample]:
@@ -37,7 +37,7 @@ def samples(*utilisation: float | None, throttled: tuple[str, ...] | None = ()) 
 
 
 def found(wait: float, seen: list[Sample], *, has_gpu: bool = True) -> Verdict:
-    shares = time_shares(steps(wait, 0.0, 1.0 - wait))
+    shares = time_shares(steps(wait))
     told = [sample.utilisation for sample in seen if sample.utilisation is not None]
     return judge(shares, seen, find_oscillation(told), has_gpu=has_gpu, wait_advice=ADVICE)
 
@@ -72,7 +72,7 @@ def test_a_gpu_that_tensorflow_does_not_see_is_said_to_idle() -> None:
 
 def test_what_the_device_does_not_tell_is_said_so_and_the_rest_is_shown() -> None:
     seen = [Sample(0.1 * number, 0.9, None, None, 200.0, None, None) for number in range(30)]
-    taken = steps(0.0, 0.1, 0.9)
+    taken = steps(0.0)
     shares = time_shares(taken)
     report = GpuReport(
         judge(shares, seen, None, has_gpu=True, wait_advice=ADVICE),
@@ -95,7 +95,7 @@ def test_an_oscillation_is_said_in_seconds_by_the_samples_own_times() -> None:
     # Sampled every 0.2 s, whatever was asked for.
     seen = [Sample(0.2 * number, 0.5, 900.0, 1_500, 300.0, (), 50.0) for number in range(30)]
     verdict = judge(
-        time_shares(steps(0.0, 0.1, 0.9)),
+        time_shares(steps(0.0)),
         seen,
         Oscillation(period=8, strength=0.9, spread=0.6),
         has_gpu=True,

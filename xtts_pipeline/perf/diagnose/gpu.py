@@ -148,7 +148,7 @@ def diagnose_gpu(
 
 
 def time_shares(steps: Sequence[StepTime]) -> dict[str, float]:
-    """Return the shares of the time spent on waiting for data, in the host, and on computing."""
+    """Return the shares of the time spent on waiting for data and on all else."""
     total = sum(step.seconds for step in steps)
     return {name: sum(step.parts[name] for step in steps) / total for name in steps[0].parts}
 
@@ -197,7 +197,7 @@ def judge(
         return Verdict("oscillating", finding, f"raise data.prefetch_buffer_size; {wait_advice}")
     utilisation = None if figures is None else figures["utilisation"]
     if figures is None or utilisation is None:
-        finding = f"{shares['compute']:.0%} of the time computes, {wait:.1%} waits for data"
+        finding = f"{shares['step']:.0%} of the time computes, {wait:.1%} waits for data"
         if not has_gpu:
             return Verdict("compute-bound", finding)
         remedy = f"give it more --seconds, {install_command('gpu')}, or look at nvidia-smi dmon"

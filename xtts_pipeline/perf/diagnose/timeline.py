@@ -10,7 +10,8 @@ from xtts_pipeline.perf.trial import StepTime
 from xtts_pipeline.plots import new_figure, save_figure
 from xtts_pipeline.system.nvml import Sample
 
-_COLOURS = {"data": "tab:red", "host": "tab:orange", "compute": "tab:green"}
+_COLOURS = {"data": "tab:red", "step": "tab:green"}
+_TITLE_WIDTH = 140
 
 
 def save_timeline(path: Path, steps: Sequence[StepTime], samples: Sequence[Sample], title: str) -> None:
@@ -22,13 +23,10 @@ def save_timeline(path: Path, steps: Sequence[StepTime], samples: Sequence[Sampl
     panels = figure.subplots(2 if samples else 1, 1, squeeze=False, sharex=True)[:, 0]
     begun = steps[0].started
     seconds = [step.started - begun for step in steps]
-    parts = {name: [1e3 * step.parts[name] for step in steps] for name in _COLOURS}
-    if not any(parts["host"]):
-        del parts["host"]
-    panels[0].stackplot(
-        seconds, list(parts.values()), labels=list(parts), colors=[_COLOURS[name] for name in parts], step="post"
-    )
-    panels[0].set(title=title, ylabel="ms a step")
+    parts = [[1e3 * step.parts[name] for step in steps] for name in _COLOURS]
+    panels[0].stackplot(seconds, parts, labels=list(_COLOURS), colors=list(_COLOURS.values()), step="post")
+    panels[0].set_title(_wrap(title), parse_math=False)
+    panels[0].set_ylabel("ms a step")
     panels[0].legend(loc="upper right")
     if samples:
         times = [sample.seconds for sample in samples]
@@ -57,7 +55,7 @@ def save_batch_times(
     # Logarithmic: the first batch fills the buffer and takes far longer than the others.
     times.set_yscale("log")
     times.set(xlabel="batch", ylabel="ms until it came")
-    times.set_title("\n".join(textwrap.wrap(title, 140)), parse_math=False)
+    times.set_title(_wrap(title), parse_math=False)
     # Above the frame, so that it covers no line.
     times.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False)
     cost = bars.barh(list(stages), [stage.ms_per_batch for stage in stages.values()], color="tab:blue")
@@ -66,3 +64,7 @@ def save_batch_times(
     bars.margins(x=0.1)
     bars.set_xlabel("ms a batch, by stage")
     save_figure(figure, path)
+
+
+def _wrap(title: str) -> str:
+    return "\n".join(textwrap.wrap(title, _TITLE_WIDTH))
