@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -94,10 +95,16 @@ def test_batches_are_copied_to_the_gpu_if_there_is_one(
     # Without a GPU, the CPU takes its place: the copies go from the CPU to itself.
     devices = tf.config.list_logical_devices("CPU")[:1] * gpus
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda _kind: devices)
-    batch = Batch(*(None if name == "speaker" else tf.range(3) for name in Batch._fields))
+    # The bits of -1 and of 2,141,192,192 are no number as float32.
+    numbers = tf.constant([0, -1, 2_141_192_192])
+    mel = tf.constant([[[-11.5, 2.0, float("nan")]]], tf.float16)
+    batch = Batch(numbers, mel, *(None if name == "speaker" else tf.range(3) for name in Batch._fields[2:]))
     stream = open_stream(iter([batch] * 9), DataConfig(prefetch_to_device=is_asked))
     found = next(stream)
     stream.close()
     assert isinstance(stream, CopiedBatchStream) == is_copied
     assert found.speaker is None
-    assert found.tokens.numpy().tolist() == [0, 1, 2]
+    assert found.tokens.numpy().tolist() == [0, -1, 2_141_192_192]
+    assert (found.tokens.dtype, found.mel.dtype) == (tf.int32, tf.float16)
+    np.testing.assert_array_equal(found.mel.numpy().view(np.uint16), mel.numpy().view(np.uint16))
+    assert found.mel_length.numpy().tolist() == [0, 1, 2]

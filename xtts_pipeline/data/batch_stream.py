@@ -16,6 +16,8 @@ from xtts_pipeline.config.schema import DataConfig
 
 # One batch for the next step, and one that is copied meanwhile.
 BATCHES_AHEAD = 2
+# As many as a batch has tensors.
+_COPIES_AT_ONCE = 6
 
 
 class BatchStream:
@@ -94,12 +96,24 @@ def _copier_to_gpu() -> Callable[[Any], Any] | None:
     if not gpus:
         return None
 
+    # At once, so that all wait for the same step. One after the other, each could wait for one step more.
+    threads = ThreadPoolExecutor(_COPIES_AT_ONCE, "copy")
+
     def copy(batch: Any) -> Any:
-        return type(batch)(*(None if tensor is None else _to_device(tensor, gpus[0].name) for tensor in batch))
+        return type(batch)(*threads.map(lambda tensor: _to_device(tensor, gpus[0].name), batch))
 
     return copy
 
 
-def _to_device(tensor: tf.Tensor, device: str) -> tf.Tensor:
-    # tf.identity would leave int32 tensors in the host's memory.
-    return tensor._copy_nograd(device_name=device)  # noqa: SLF001 (the public form, `gpu`, is deprecated)
+def _to_device(tensor: tf.Tensor | None, device: str) -> tf.Tensor | None:
+    """Return a tensor on the device.
+
+    By an operation: `Tensor._copy_nograd` holds the GIL until the GPU has ended all that it was given before.
+    """
+    if tensor is None:
+        return None
+    # An operation on int32 would leave its input in the host's memory.
+    with tf.device("CPU"):
+        bits = tf.bitcast(tensor, tf.float32) if tensor.dtype == tf.int32 else tensor
+    with tf.device(device):
+        return tf.bitcast(bits, tensor.dtype)
