@@ -5,7 +5,8 @@ step ADVERSARIAL_START.
 
 Prints JSON. `one` and `many`: the METRICS of each step. `variables`: the largest difference of any variable at the end.
 `traces`: by function. `one_apart` and `many_apart`: the METRICS of `synchronised` more steps, each of which starts with
-the weights of one device. `perturbed`, if asked for: one device trains again from weights that differ in the last bit.
+the weights of one device, and whose batch is sent ahead. `ahead_on`: the devices of a batch's tensors. `perturbed`, if
+asked for: one device trains again from weights that differ in the last bit.
 Logical devices must be configured before TensorFlow computes anything, so tests run this in its own process.
 """
 
@@ -104,9 +105,12 @@ def compare(
         for name, variable in reached.items():
             variable.assign(expected[name].numpy())
 
-    found |= {"one_apart": [], "many_apart": []}
+    many.send_ahead(batches[0])
+    shares = [distribution.strategy.experimental_local_results(value) for value in many._ahead.pop()]
+    found |= {"one_apart": [], "many_apart": [], "ahead_on": [[part.device for part in parts] for parts in shares]}
     for number, batch in enumerate(batches[steps:], steps):
         begin_alike()
+        many.send_ahead(batch)
         found["many_apart"] += metrics(many, [batch], number)
         found["one_apart"] += metrics(one, [batch], number)
     if is_perturbed:

@@ -87,6 +87,8 @@ def test_without_strict_shapes_steps_of_two_shapes_equal_those_of_one_device() -
     found = compare(network="acoustic", devices=2, steps=4, synchronised=2, has_two_shapes=True, **options)
     columns = [AcousticStep.METRICS.index(name) for name in COMPARED]
     assert apart(found, ("one_apart", "many_apart"), columns).max() < SAME
+    ends = [[device.rsplit("/", 1)[1] for device in devices] for devices in found["ahead_on"]]
+    assert ends == [["device:CPU:0", "device:CPU:1"]] * 4
     # A trace for each device and shape, of one function.
     assert found["traces"] == {"gradient_step": 4, "update_step": 2}
 

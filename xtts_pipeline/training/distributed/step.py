@@ -5,6 +5,7 @@ Every device has a gradient program for each shape and one update program, each 
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ class DistributedStep:
         self._runs: dict[tuple[int, int], Any] = {}
         # Shares of the next batches, which `send_ahead` has copied to their devices.
         self._ahead: deque[Any] = deque()
+        self._copies = ThreadPoolExecutor(distribution.local_replicas * len(signatures[0]), "copy")
 
     @property
     def compiled(self) -> CompiledByShape:
@@ -76,7 +78,12 @@ class DistributedStep:
 
     def send_ahead(self, batch: Any) -> Any:
         """Copy the batch's shares to their devices and return it; steps take the batches in the order of the calls."""
-        self._ahead.append(self._shares(batch))
+        # At once, so that no copy waits until a device has ended the next step too.
+        copies = [
+            [self._copies.submit(_to_device, tensor, device) for tensor in share]
+            for share, device in zip(self._shares(batch), self._strategy.extended.worker_devices, strict=True)
+        ]
+        self._ahead.append(self._by_replica([[copy.result() for copy in share] for share in copies]))
         return batch
 
     def __call__(self, batch: Any) -> tf.Tensor:
@@ -86,7 +93,7 @@ class DistributedStep:
         key = (id(function), rows)
         if key not in self._runs:
             self._runs[key] = tf.function(self._run_on_replicas(function, rows), autograph=False)
-        inputs = self._ahead.popleft() if self._ahead else self._shares(batch)
+        inputs = self._ahead.popleft() if self._ahead else self._by_replica(self._shares(batch))
         with self.compiled.showing_compilation(with_rows(batch, rows)):
             result = self._runs[key](inputs, self._whole_numbers(batch))
         return self._strategy.experimental_local_results(result)[0]
@@ -98,18 +105,19 @@ class DistributedStep:
             monitor.watch(*program.functions, calls=program, devices=devices)
         monitor.watch(self.update, devices=devices)
 
-    def _shares(self, batch: Any) -> Any:
-        """Return each local device's rows of the batch, on that device."""
-        local = self._distribution.local_replicas
+    def _shares(self, batch: Any) -> list[Sequence[tf.Tensor]]:
+        """Return each local device's rows of the batch."""
         # On the CPU, where batches are: else each would pass through the first GPU.
         with tf.device("CPU"):
-            shares = [tf.split(tensor, local) for tensor in batch if tensor is not None]
-        first_replica = self._distribution.worker * local
+            parts = [tf.split(tensor, self._distribution.local_replicas) for tensor in batch if tensor is not None]
+        return list(zip(*parts, strict=True))
 
-        def values_of(context: tf.distribute.experimental.ValueContext) -> list[tf.Tensor]:
-            return [parts[context.replica_id_in_sync_group - first_replica] for parts in shares]
-
-        return self._strategy.experimental_distribute_values_from_function(values_of)
+    def _by_replica(self, shares: Sequence[Sequence[tf.Tensor]]) -> Any:
+        """Return the shares of the local devices as the strategy takes them; it copies nothing."""
+        first_replica = self._distribution.worker * len(shares)
+        return self._strategy.experimental_distribute_values_from_function(
+            lambda context: list(shares[context.replica_id_in_sync_group - first_replica])
+        )
 
     def _whole_numbers(self, batch: Any) -> tf.Tensor:
         """Exchange row numbers and requests to stop; return those of the whole batch, int32 [NUMBERS, rows]."""
@@ -170,3 +178,9 @@ def describe_distribution(distribution: Distribution, signatures: Sequence[Any],
     rows = [rows_of(signature) for signature in signatures]
     whole, shares = ", ".join(map(str, rows)), ", ".join(str(size // distribution.replicas) for size in rows)
     return f"{distribution}; batches of {whole} in all, {shares} on each; learning rate {settings.learning_rate:g}"
+
+
+def _to_device(tensor: tf.Tensor, device: str) -> tf.Tensor:
+    # int32 stays in the host's memory, where a function of several devices expects it.
+    with tf.device(device):
+        return tf.identity(tensor)
