@@ -80,7 +80,7 @@ class DistributedStep:
         """Copy the batch's shares to their devices and return it; steps take the batches in the order of the calls."""
         # At once, so that no copy waits until a device has ended the next step too.
         copies = [
-            [self._copies.submit(_to_device, tensor, device) for tensor in share]
+            [self._copies.submit(_copy_of_share, tensor, device) for tensor in share]
             for share, device in zip(self._shares(batch), self._strategy.extended.worker_devices, strict=True)
         ]
         self._ahead.append(self._by_replica([[copy.result() for copy in share] for share in copies]))
@@ -180,7 +180,7 @@ def describe_distribution(distribution: Distribution, signatures: Sequence[Any],
     return f"{distribution}; batches of {whole} in all, {shares} on each; learning rate {settings.learning_rate:g}"
 
 
-def _to_device(tensor: tf.Tensor, device: str) -> tf.Tensor:
+def _copy_of_share(tensor: tf.Tensor, device: str) -> tf.Tensor:
     # int32 stays in the host's memory, where a function of several devices expects it.
     with tf.device(device):
         return tf.identity(tensor)
