@@ -13,11 +13,10 @@ from typing import Any
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import DataConfig
+from xtts_pipeline.model.batch import Batch
 
 # One batch for the next step, and one that is copied meanwhile.
 BATCHES_AHEAD = 2
-# As many as a batch has tensors.
-_COPIES_AT_ONCE = 6
 
 
 class BatchStream:
@@ -97,7 +96,7 @@ def _copier_to_gpu() -> Callable[[Any], Any] | None:
         return None
 
     # At once, so that all wait for the same step. One after the other, each could wait for one step more.
-    threads = ThreadPoolExecutor(_COPIES_AT_ONCE, "copy")
+    threads = ThreadPoolExecutor(len(Batch._fields), "copy")
 
     def copy(batch: Any) -> Any:
         return type(batch)(*threads.map(lambda tensor: _to_device(tensor, gpus[0].name), batch))
