@@ -42,12 +42,13 @@ class Resampler:
         self._only_as_is = self._rates.tolist() == [to_rate]
         shared = np.gcd(self._rates.astype(np.int64), to_rate)
         self._up, self._down = to_rate // shared, self._rates // shared
+        self._ratios = self._rates / to_rate
         measured = [_measure(int(up), int(down)) for up, down in zip(self._up, self._down, strict=True)]
         self._responses = np.stack([response for response, _ in measured])
         self._margins = np.array([margin for _, margin in measured], np.int64)
 
     def __call__(self, wave: tf.Tensor, rate: tf.Tensor) -> tf.Tensor:
-        """Return the wave, float32 [samples] at `rate` (int32 []), at `to_rate`: [round(samples * to_rate / rate)].
+        """Return the wave, float32 [samples] at `rate` (int32 []), at `to_rate`: [resampled_length].
 
         Raises InvalidArgumentError for an unknown rate.
         """
@@ -59,10 +60,11 @@ class Resampler:
             wave = tf.identity(wave)
         if self._only_as_is:
             return wave
-        return tf.cond(rate == self._to_rate, lambda: wave, lambda: self._resample(wave, rate, place))
+        return tf.cond(rate == self._to_rate, lambda: wave, lambda: self._resample(wave, place))
 
-    def _resample(self, wave: tf.Tensor, rate: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
-        up, down, margin = (tf.gather(table, place) for table in (self._up, self._down, self._margins))
+    def _resample(self, wave: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+        tables = (self._up, self._down, self._margins, self._ratios)
+        up, down, margin, ratio = (tf.gather(table, place) for table in tables)
         samples = tf.size(wave, tf.int64)
         blocks = tf.cast(_next_quick_length((samples + margin + down - 1) // down), tf.int64)
         length, new_length = blocks * down, blocks * up
@@ -73,7 +75,8 @@ class Resampler:
         response = tf.gather(self._responses, place)
         low, high = tf.gather(response, below), tf.gather(response, below + 1)
         gain = low + (at - tf.cast(below, tf.float32)) * (high - low)
-        new_samples = (2 * samples * self._to_rate + tf.cast(rate, tf.int64)) // (2 * tf.cast(rate, tf.int64))
+        # As `audio.lengths.resampled_length`, with the same rounding.
+        new_samples = tf.cast(tf.cast(samples, tf.float64) / ratio + 0.5, tf.int64)
         return _inverse(spectrum, gain, length, new_length)[:new_samples]
 
 
