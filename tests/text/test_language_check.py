@@ -58,6 +58,15 @@ def test_texts_of_their_own_language_with_few_foreign_ones_are_no_warning(texts:
     assert check(texts, language) == []
 
 
+def test_two_addresses_in_a_text_are_no_portuguese() -> None:
+    assert check(["Visit example dot com, or mail ann, example dot com!"], "en") == []
+
+
+def test_the_count_is_of_the_rows_in_the_language_that_is_named() -> None:
+    [line] = check([*GERMAN, "Que no es para los dos."], "en")
+    assert line.startswith("language en: 3 of 4 rows are like de (")
+
+
 def test_a_cache_of_another_language_is_to_be_made_again() -> None:
     texts = ["Der Mann und die Frau sind nicht da.", "Das ist ein Haus, und es ist nicht neu."] * 3
     for language, remedy in (

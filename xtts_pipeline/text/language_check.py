@@ -124,7 +124,8 @@ def _wrong_words(texts: Sequence[str], language: str) -> Iterator[tuple[str, str
     rows: Counter[str] = Counter()
     found: dict[str, Counter[str]] = {other: Counter() for other in _WORDS}
     for text in texts:
-        words = _WORD.findall(text.lower())
+        # Each word counts once in a row: two addresses in `.com` are no Portuguese.
+        words = dict.fromkeys(_WORD.findall(text.lower()))
         signs = {other: [word for word in words if _is_sign(word, other)] for other in _WORDS}
         best = max(signs, key=lambda other: len(signs[other]))
         if len(signs[best]) >= 2 and len(signs[best]) > 2 * len(signs[own]):
@@ -133,7 +134,7 @@ def _wrong_words(texts: Sequence[str], language: str) -> Iterator[tuple[str, str
     if rows and rows.total() >= MIN_WORD_SHARE * len(texts):
         best = rows.most_common(1)[0][0]
         shown = ", ".join(word for word, _ in found[best].most_common(MOST_SHOWN))
-        yield f"{_of(rows.total(), texts)} like {best} ({shown})", best, ""
+        yield f"{_of(rows[best], texts)} like {best} ({shown})", best, ""
 
 
 def _is_sign(word: str, language: str) -> bool:
