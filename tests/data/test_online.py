@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
@@ -101,12 +102,22 @@ def test_cached_features_are_not_computed_again(tmp_path: Path) -> None:
     assert_alike(again, first)
 
 
-def test_a_clip_that_changed_after_the_survey_is_an_error(tmp_path: Path) -> None:
+# After the samples: a chunk of odd size and its pad byte, second samples, and bytes that are no chunk.
+@pytest.mark.parametrize("tail", [b"LIST\5\0\0\0INFOx\0", b"data\4\0\0\0abcd", bytes(3)])
+def test_what_follows_the_samples_of_a_file_is_not_read(data: Path, tmp_path: Path, tail: bytes) -> None:
+    copy = Path(shutil.copytree(data, tmp_path / "corpus"))
+    for path in (copy / "wavs").iterdir():
+        path.write_bytes(path.read_bytes() + tail)
+    assert assert_alike(Online(copy).training(1, 4, epochs=1), Online(data).training(1, 4, epochs=1)) > 2
+
+
+@pytest.mark.parametrize(("samples", "found"), [(1_000, "another sample rate"), (9_000, "too short")])
+def test_a_clip_that_changed_after_the_survey_is_an_error(tmp_path: Path, samples: int, found: str) -> None:
     data = write_mixed_corpus(tmp_path)
     online = Online(data)
     for path in (data / "wavs").iterdir():
-        soundfile.write(path, np.zeros(9_000), 44_100, "PCM_16")
-    with pytest.raises(tf.errors.InvalidArgumentError, match="another sample rate"):
+        soundfile.write(path, np.zeros(samples), 44_100, "PCM_16")
+    with pytest.raises(tf.errors.InvalidArgumentError, match=found):
         list(online.training(1, 4, epochs=1))
 
 

@@ -38,9 +38,12 @@ def check_headers(clips: Iterable[SurveyedClip]) -> None:
             ) from None
 
 
-def read_wave(path: tf.Tensor, audio: AudioConfig, resampler: Resampler) -> tf.Tensor:
-    """Return the mono, normalised wave of a 16-bit WAV file at `audio.sample_rate`: float32 [samples]."""
-    samples, rate = tf.audio.decode_wav(tf.io.read_file(path))
+def read_wave(path: tf.Tensor, end: tf.Tensor, audio: AudioConfig, resampler: Resampler) -> tf.Tensor:
+    """Return the mono, normalised wave of a 16-bit WAV file at `audio.sample_rate`: float32 [samples].
+
+    `end` is the byte after the samples. TensorFlow would refuse some of the chunks that may follow, such as odd ones.
+    """
+    samples, rate = tf.audio.decode_wav(tf.strings.substr(tf.io.read_file(path), tf.zeros([], tf.int64), end))
     # Skip the mean of one channel, which would only copy it.
     wave = tf.cond(
         tf.shape(samples)[1] == 1, lambda: tf.reshape(samples, [-1]), lambda: tf.reduce_mean(samples, axis=1)

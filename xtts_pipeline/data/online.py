@@ -40,6 +40,7 @@ class OnlineSource(Source):
         self._config, clips = config, survey.clips
         self._resampler = Resampler([clip.sample_rate for clip in clips], config.audio.sample_rate)
         self._paths = tf.constant([str(clip.path) for clip in clips], tf.string)
+        self._ends = tf.constant([clip.end for clip in clips], tf.int64)
         self._samples = tf.constant([round(clip.seconds * config.audio.sample_rate) for clip in clips], tf.int32)
         self._tokens = tf.constant([clip.tokens.astype("<i4").tobytes() for clip in clips], tf.string)
         self._ids = tf.constant([clip.row.id for clip in clips], tf.string)
@@ -143,7 +144,8 @@ class OnlineSource(Source):
         return self._fields(clip, wave_to_mel(self._wave(clip), self._config.audio), spec)
 
     def _wave(self, clip: tf.Tensor) -> tf.Tensor:
-        wave = read_wave(tf.gather(self._paths, clip), self._config.audio, self._resampler)
+        path, end = tf.gather(self._paths, clip), tf.gather(self._ends, clip)
+        wave = read_wave(path, end, self._config.audio, self._resampler)
         is_same = tf.debugging.assert_equal(
             tf.size(wave), tf.gather(self._samples, clip), "the clip has another length than when it was judged"
         )

@@ -43,12 +43,16 @@ _READ_THREADS = 8
 
 @dataclass(frozen=True)
 class SurveyedClip:
-    """An accepted clip. `header` is the file up to its samples, with both sizes zeroed; lengths equal the cache's."""
+    """An accepted clip; its lengths equal the cache's.
+
+    header: the file up to its samples, with both sizes zeroed. end: the byte of the file after its samples.
+    """
 
     row: PlannedRow
     path: Path
     tokens: np.ndarray
     header: bytes
+    end: int
     sample_rate: int
     seconds: float
     frames: int
@@ -133,9 +137,9 @@ def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) 
     check_mel_length(frames, limits, name)
     start = bytearray(data[: header.data_offset])
     start[4:8] = start[-4:] = bytes(4)
-    return SurveyedClip(
-        row, path, tokens, bytes(start), header.sample_rate, round(samples / audio.sample_rate, 6), frames
-    )
+    end = header.data_offset + header.data_bytes // header.block_bytes * header.block_bytes
+    seconds = round(samples / audio.sample_rate, 6)
+    return SurveyedClip(row, path, tokens, bytes(start), end, header.sample_rate, seconds, frames)
 
 
 def _has_unknown_size(data: bytes, header: WavHeader) -> bool:
