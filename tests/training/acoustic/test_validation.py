@@ -35,6 +35,11 @@ def test_a_batch_that_is_not_finite_is_left_out_and_counted() -> None:
     assert math.isnan(losses_of((math.inf, 3.0))["loss"])
 
 
+def test_clips_that_cannot_be_aligned_have_no_loss() -> None:
+    assert losses_of((0.0, 0.0), (2.0, 10.0))["loss"] == 2.0
+    assert math.isnan(losses_of((0.0, 0.0))["loss"])
+
+
 def test_one_bad_clip_does_not_hide_the_distortion_of_the_others() -> None:
     assert float(finite_mean(tf.constant([2.0, math.nan, 4.0]))) == 3.0
     assert math.isnan(float(finite_mean(tf.constant([math.nan, math.inf]))))

@@ -195,7 +195,7 @@ def mean_losses(
 
     So are means over tokens or clips, which hence depend a little on how the clips fall into batches.
     A batch that is not finite is left out, so that one bad clip does not hide all others; `skipped_batches` counts
-    them. The losses are NaN if no batch is left.
+    them. The losses are NaN if no batch with a decoder step is left.
     """
     *names, _ = step.METRICS
     vectors = [step(batch) for batch in batches]
@@ -203,9 +203,7 @@ def mean_losses(
     results = tf.stack(vectors).numpy().astype(np.float64) if vectors else np.empty([0, len(names) + 1])
     finite = results[np.isfinite(results).all(axis=1)]
     weights = finite[:, -1]
-    counts = [weights.sum(), len(finite), len(results) - len(finite)]
-    *sums, weight, found, skipped = distribution.sum(
-        [*(finite[:, :-1] * weights[:, None]).sum(axis=0), *counts]
-    ).tolist()
-    means = [value / max(weight, 1.0) if found else math.nan for value in sums]
+    counts = [weights.sum(), len(results) - len(finite)]
+    *sums, weight, skipped = distribution.sum([*(finite[:, :-1] * weights[:, None]).sum(axis=0), *counts]).tolist()
+    means = [value / weight if weight else math.nan for value in sums]
     return {**dict(zip(names, means, strict=True)), "skipped_batches": skipped}
