@@ -170,6 +170,14 @@ def test_an_unknown_key_is_reported_and_left_out(tmp_path: Path) -> None:
     assert migration.notes()[-1].startswith("2 keys: 1 carried over, 0 dropped, 1 unknown")
 
 
+def test_an_unknown_key_that_is_a_setting_here_is_said_to_be_one(tmp_path: Path) -> None:
+    migration = migrated(tmp_path, "cache: {store_waves: true}\nmodel: {widht: 128}")
+    assert [line.partition(": ")[2] for line in migration.notes()[:2]] == [
+        "unknown, left out; no key of MyXTTS, but a setting here; copy it by hand",
+        "unknown, left out; no setting has this name; xtts config show lists all settings",
+    ]
+
+
 def test_the_error_of_an_invalid_value_names_the_earlier_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"old\.yaml: data\.num_workers: data\.num_workers='8-16'"):
         migrated(tmp_path, "data: {num_workers: 8-16}")

@@ -201,7 +201,10 @@ def _plain(value: Any) -> Any:
 def _migrate_key(key: str, name: str, value: Any, old: Mapping[str, Any]) -> MigratedKey:
     rule = RULES.get(name)
     if rule is None:
+        is_own = any(key == f"{section}.{setting}" for section, inside in Config() for setting, _ in inside)
         reason = "no setting has this name; xtts config show lists all settings"
+        if is_own:
+            reason = "no key of MyXTTS, but a setting here; copy it by hand"
         return MigratedKey(key, value, {}, reason, is_known=False)
     try:
         settings = rule.make(value, old)
