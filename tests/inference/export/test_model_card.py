@@ -129,7 +129,7 @@ def test_the_figures_are_those_of_the_evaluation(tmp_path: Path) -> None:
         ("[]", "no report of `xtts evaluate`"),
         (
             json.dumps({**EVALUATION, "step": 8}),
-            "found step 8, expected step 7; evaluate what is exported",
+            "found step 8, expected step 7; give xtts evaluate the --run and --vocoder",
         ),
         (json.dumps({**EVALUATION, "fingerprint": "e"}), "found cache e, expected cache ffffffffffff; "),
         (

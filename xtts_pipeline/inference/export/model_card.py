@@ -96,7 +96,7 @@ def read_evaluation(
     exported = _parts(step, fingerprint, weights, vocoder_weights)
     for found, expected in zip(evaluated, exported, strict=True):
         if found != expected:
-            remedy = "evaluate what is exported by xtts evaluate"
+            remedy = "give xtts evaluate the --run and --vocoder of this export"
             raise CheckpointError(f"{path}: found {found}, expected {expected}; {remedy}")
     return figures
 
