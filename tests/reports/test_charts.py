@@ -52,3 +52,18 @@ def test_values_far_apart_have_a_logarithmic_axis_and_gaps_are_left_out():
 
     assert "logarithmic" in chart
     assert data["series"] == {"train": [[1, "100"], [3, "0.1"]], "val": [[3, "0.2"]]}
+
+
+def test_a_single_evaluation_has_whole_steps_on_its_axis():
+    chart = lines("stop rate", {"speech": ([60], [1.0])})
+
+    assert re.findall(r'text-anchor="middle">([^<]+)<', chart)[0] == "60"
+    assert "60.2" not in chart
+
+
+def test_the_ends_of_a_bar_differ():
+    chart = histogram("speed", np.linspace(0.9, 1.14, 200), "x")
+
+    ranges = re.findall(r"<title>(\S+) to (\S+) x", chart)
+    assert len(set(ranges)) == 40
+    assert all(begin != end for begin, end in ranges)

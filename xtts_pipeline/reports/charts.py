@@ -21,9 +21,17 @@ class _Axes:
     """Maps values to places in the chart."""
 
     def __init__(
-        self, x: tuple[float, float], y: tuple[float, float], size: tuple[int, int] = (WIDTH, HEIGHT), log: bool = False
+        self,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        size: tuple[int, int] = (WIDTH, HEIGHT),
+        *,
+        log: bool = False,
+        is_whole: bool = False,
     ) -> None:
         self.width, self.height = size
+        # Steps are counted: 60.2 is none.
+        self.least_tick_x = 1.0 if is_whole else 0.0
         self.low_x, self.high_x = x
         self.log = log
         self.low_y, self.high_y = (math.log10(y[0]), math.log10(y[1])) if log else y
@@ -43,7 +51,7 @@ class _Axes:
             y = self.y(value)
             parts.append(f'<line class="grid" x1="{LEFT}" x2="{self.width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
             parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(value)}</text>')
-        for value in _ticks(self.low_x, self.high_x, 5):
+        for value in _ticks(self.low_x, self.high_x, 5, self.least_tick_x):
             x = self.x(value)
             # Room for the label at the end of the axis.
             if x < self.width - RIGHT - 6 * len(x_label) - 20:
@@ -78,12 +86,14 @@ def histogram(
     edges = np.linspace(low, high, BINS + 1)
     counts, _ = np.histogram(np.clip(values, low, high), edges)
     axes = _Axes((low, high), (0.0, float(counts.max()) * 1.05))
+    # Enough digits to tell the ends of a bar apart.
+    digits = max(3, 1 + math.floor(math.log10(max(-low, high))) - math.floor(math.log10((high - low) / BINS)))
     bars = []
     for begin, end, count in zip(edges[:-1], edges[1:], counts, strict=True):
         if count:
             y = min(axes.y(float(count)), axes.height - BOTTOM - 1.5)
             x, width = axes.x(float(begin)), axes.x(float(end)) - axes.x(float(begin)) - 0.8
-            name = f"{_short(float(begin))} to {_short(float(end))} {unit}: {_clips(int(count))}"
+            name = f"{_short(float(begin), digits)} to {_short(float(end), digits)} {unit}: {_clips(int(count))}"
             bars.append(
                 f'<rect class="bar" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
                 f'height="{axes.height - BOTTOM - y:.1f}"><title>{escape(name)}</title></rect>'
@@ -159,7 +169,8 @@ def lines(title: str, series: Mapping[str, tuple[Sequence[float], Sequence[float
     log = low > 0 and high / low > LOG_RATIO
     margin = 0.05 * (high - low or abs(high) or 1.0)
     ends = (low / 1.1, high * 1.1) if log else (0.0 if 0 <= low < 0.5 * high else low - margin, high + margin)
-    axes = _Axes((min(places), max(*places, min(places) + 1)), ends, log=log)
+    is_whole = all(float(x).is_integer() for x in places)
+    axes = _Axes((min(places), max(*places, min(places) + 1)), ends, log=log, is_whole=is_whole)
     parts, names = [], []
     for number, (name, points) in enumerate(clean.items()):
         route = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in points)
@@ -193,11 +204,11 @@ def _caption(title: str, note: str) -> str:
     return f"<figcaption><b>{escape(title)}</b> <span>{escape(note)}</span></figcaption>"
 
 
-def _ticks(low: float, high: float, count: int) -> list[float]:
-    """Return round values between two ends."""
+def _ticks(low: float, high: float, count: int, least: float = 0.0) -> list[float]:
+    """Return round values between two ends, at least `least` apart."""
     rough = (high - low) / count
     unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * 0.999)
+    step = max(least, next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough * 0.999))
     return [
         round(number * step, 10) for number in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     ]
@@ -211,13 +222,13 @@ def _log_ticks(low: float, high: float) -> list[float]:
     ]
 
 
-def _short(value: float) -> str:
-    """Return a number in at most three or four digits."""
+def _short(value: float, digits: int = 3) -> str:
+    """Return a number in about as many significant digits; thousands are whole."""
     if value and (abs(value) < 1e-3 or abs(value) >= 1e6):
         return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e")
     if abs(value) >= 1000 or value == round(value):
         return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:.{digits}g}"
 
 
 def _clips(count: int) -> str:
