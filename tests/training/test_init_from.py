@@ -138,7 +138,7 @@ def test_each_kind_of_weight_that_was_not_kept_is_logged() -> None:
     )
     first, *lines = describe_origin(origin)
     assert first.startswith("begun with the averaged weights of run/checkpoints/step-00000007, which make ")
-    assert lines[0] == f"symbols: {FIRST_SYMBOL_ID + 2} kept, 1 new (d), 1 left behind (a)"
+    assert lines[0] == f"symbols: {FIRST_SYMBOL_ID + 2} kept, 1 new ('d'), 1 left behind ('a')"
     # The network of one speaker has no vectors, so ben's is left behind too.
     assert lines[1] == "speakers: 0 kept, 2 left behind (anna, ben)"
     assert lines[2] == "languages: 1 kept, 1 new (fa)"

@@ -123,10 +123,10 @@ def describe_origin(origin: Origin) -> list[str]:
     for kind, names in (("symbols", origin.symbols), ("speakers", origin.speakers), ("languages", origin.languages)):
         if names.new or names.left_behind:
             parts = [f"{names.kept} kept"]
-            parts += [f"{len(names.new)} new ({_shown(names.new)})"] if names.new else []
-            parts += (
-                [f"{len(names.left_behind)} left behind ({_shown(names.left_behind)})"] if names.left_behind else []
-            )
+            for what, rows in (("new", names.new), ("left behind", names.left_behind)):
+                # In quotes, since symbols may be spaces, commas or brackets.
+                shown = _shown([repr(name) for name in rows] if kind == "symbols" else rows)
+                parts += [f"{len(rows)} {what} ({shown})"] if rows else []
             lines.append(f"{kind}: {', '.join(parts)}")
     for what, names_of in (
         ("other settings than that run's", origin.settings),
