@@ -178,7 +178,7 @@ def test_no_file_is_over_450_lines(module: Path):
     assert len(module.read_text(encoding="utf-8").splitlines()) <= 450
 
 
-@pytest.mark.parametrize("folder", ["model", "training"])
+@pytest.mark.parametrize("folder", ["model", "training", "vocoder"])
 def test_no_shape_is_read_at_run_time(folder: str):
     # tf.shape makes a dynamic operation of what the signature already fixes.
     found = [

@@ -242,6 +242,28 @@ def test_a_full_disk_keeps_the_last_checkpoint_and_the_run_resumes_when_there_is
 
 
 @pytest.mark.slow
+def test_a_kill_changes_nothing_with_references_accumulation_and_augmentation(
+    tmp_path: Path, write_cache: Callable[..., Manifest]
+) -> None:
+    cache, undisturbed, killed = tmp_path / "cache", tmp_path / "undisturbed", tmp_path / "killed"
+    write_cache(cache, train=61, val=9, buckets=((9, 12), (16, 24)))
+    model = {**MODEL, "voice_latents": 4, "reference_frames": 8, "dropout": 0.2}
+    changed = {"accumulation_steps": 2, "voice_change": 0.2, "reference_dropout": 0.3}
+    training = {**TRAINING, **changed, "sample_every_evaluations": 1, "sample_sentences": 2}
+    augmentation = {"gain_db": 6, "speed_change": 0.1, "noise_min_snr_db": 20, "time_masks": 1}
+
+    def everything(run: Path) -> list[str]:
+        options = [f"--set=augmentation.{name}={value}" for name, value in augmentation.items()]
+        usual = command(cache, run, is_compiled=False, steps=24, training=training, model=model)
+        return [*usual, *options, "--set=data.cache_records=false"]
+
+    expected = finish(everything(undisturbed))
+    assert stop_at(everything(killed), 9, signal.SIGKILL, is_saved=True)[0] == -signal.SIGKILL
+    assert stop_at(everything(killed), 15, signal.SIGTERM)[0] == 130
+    assert_same_end(undisturbed, killed, (expected, finish(everything(killed))))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "is_compiled"), [("train", False), ("train", True), ("train-vocoder", True)])
 def test_twenty_kills_at_random_steps_do_not_change_the_result(
     tmp_path: Path, write_cache: Callable[..., Manifest], name: str, *, is_compiled: bool
