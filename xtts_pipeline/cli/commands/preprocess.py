@@ -158,6 +158,7 @@ class PreprocessReport:
         manifest, build = self.build.manifest, self.build
         counts = manifest.counts
         records = {split: manifest.split_records(split) for split in SPLITS}
+        rate = counts.read / self.seconds
         splits = ", ".join(f"{split} {count}" for split, count in records.items() if count)
         buckets = ", ".join(
             f"{list(bucket)} {clips}" for bucket, clips in zip(manifest.buckets, self.clips_by_bucket, strict=False)
@@ -169,7 +170,7 @@ class PreprocessReport:
             *([f"buckets: {buckets}"] if buckets else []),
             f"shards: {build.shards_written} written, {build.shards_reused} reused",
             f"padding: {padding_share(manifest):.0%} of the frames",
-            f"time: {duration_text(self.seconds, 1)}, {counts.read / self.seconds:.0f} clips/s",
+            f"time: {duration_text(self.seconds, 1)}, {rate:.{0 if rate >= 10 else 1}f} clips/s",
         ]
         busy = sum(build.stage_seconds.values())
         if busy:
