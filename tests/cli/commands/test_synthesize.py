@@ -217,7 +217,7 @@ def test_options_that_exclude_each_other_are_an_error(
 
 def test_a_folder_of_runs_is_refused_with_the_runs_in_it(run: Path) -> None:
     error = error_of("--run", run.parent, "--text", "a", "--output", "a.wav")
-    assert f"no checkpoint here; it holds the runs {run.name}; name one, such as {run}" in str(error)
+    assert f"no checkpoint here; it holds the run {run.name}; name {run}" in str(error)
 
 
 def test_a_misspelled_run_is_refused_with_the_similar_one(run: Path) -> None:

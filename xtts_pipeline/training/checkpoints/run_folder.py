@@ -105,6 +105,8 @@ def _runs_in(folder: Path) -> list[str]:
 def nearest_run(path: Path) -> str:
     """Return which run may be meant by a path that is none."""
     runs = _runs_in(path)
+    if len(runs) == 1:
+        return f"it holds the run {runs[0]}; name {path / runs[0]}"
     if runs:
         return f"it holds the runs {listed(runs)}; name one, such as {path / runs[-1]}"
     beside = [] if path.exists() else _runs_in(path.parent)
