@@ -227,6 +227,8 @@ def _best_path(recorded_TD: np.ndarray, spoken_UD: np.ndarray, graph: _Graph, fo
     # Text after the end of the recording may be left unread as well.
     skips.append(_skip_text(scores, graph.sentences[graph.sentences < low + len(scores)], low))
     ends = graph.sentences[np.searchsorted(graph.sentences, low) : np.searchsorted(graph.sentences, low + len(scores))]
+    # The band may reach ends to which no path leads: a text without marks has one end, and may go on after the sound.
+    ends = ends[np.isfinite(scores[ends - low])]
     if states - 1 in ends:
         state = states - 1
     else:

@@ -127,8 +127,9 @@ def _text_pauses(speech: RecordedSpeech, reference: Reference, alignment: TextAl
         frame = _first_frame(speech, stretch)
         # Before the first word begins the text; text that nobody read before it or after the last one is listed.
         words_before, words_after = int(word_at[after[frame]]), int(word_at[before[frame]])
+        # The alignment may end inside a word, which then was not read whole.
         if frame in (0, frames):
-            words_before = words_after = max(words_before, words_after)
+            words_before = words_after = int(word_at[: max(before[frame], after[frame]) + 1].max())
         if lengths[stretch] < CUT_PAUSE_SECONDS or min(words_before, words_after) < 0:
             continue
         is_marked = words_after > 0 and reference.words[words_after - 1].endswith(CLAUSE_MARKS)
