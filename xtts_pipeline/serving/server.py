@@ -49,16 +49,17 @@ def serve(
 
     Raises OutputError if a port cannot be used, before anything is loaded, and the errors of `Synthesizer.load`.
     """
-    ports = [settings.port, *([] if settings.wyoming_port is None else [settings.wyoming_port])]
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(listen(settings.host, port)) for port in ports]
+        sockets = [stack.enter_context(listen(settings.host, settings.port))]
+        if settings.wyoming_port is not None:
+            sockets.append(stack.enter_context(listen(settings.host, settings.wyoming_port, "--wyoming-port")))
         synthesizers = {name: Synthesizer.load(path, overrides, vocoder=vocoder) for name, path in voices.items()}
         for synthesizer in synthesizers.values():
             synthesizer.warm_up(streams=settings.batch)
         asyncio.run(run(synthesizers, sockets, settings))
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, port_option: str = "--port") -> socket.socket:
     """Return a socket that waits for connections. Raises OutputError if the host or port cannot be used."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -66,7 +67,7 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         # Names such as `a..b` fail before they are looked up.
         reason = "no name of a host" if isinstance(error, UnicodeError) else error.strerror
-        raise OutputError(f"{host}:{port}: cannot listen ({reason}); choose another --host or --port") from None
+        raise OutputError(f"{host}:{port}: cannot listen ({reason}); choose another --host or {port_option}") from None
 
 
 async def run(

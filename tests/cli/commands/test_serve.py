@@ -81,7 +81,11 @@ def test_a_missing_extra_is_named_with_its_command(run: Path, monkeypatch: pytes
 
 def test_a_port_in_use_is_one_line(run: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as used:
-        assert "cannot listen" in refusal("--voice", run, "--port", used.getsockname()[1])
+        port = used.getsockname()[1]
+        for option, others in (("--port", ()), ("--wyoming-port", ("--port", 0, "--wyoming"))):
+            found = refusal("--voice", run, option, port, *others)
+            assert "cannot listen" in found
+            assert found.rstrip().endswith(f"choose another --host or {option}")
 
 
 def test_a_host_that_is_no_name_is_one_line(run: Path, tmp_path: Path) -> None:
