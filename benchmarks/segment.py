@@ -83,7 +83,8 @@ def join_clips(folder: Path, corpus: Path) -> list[tuple[float, float, str]]:
     rows = [line.split("|") for line in (corpus / "metadata.csv").read_text(encoding="utf-8").splitlines()]
     waves, borders, seconds = [], [], 0.0
     for row in rows:
-        wave, rate = soundfile.read(corpus / "wavs" / f"{row[0]}.wav", dtype="float32")
+        wave, rate = soundfile.read(corpus / "wavs" / f"{row[0]}.wav", dtype="float32", always_2d=True)
+        wave = wave.mean(axis=1)
         borders.append((seconds, seconds + len(wave) / rate, row[1]))
         gap = 1e-4 * generator.standard_normal(int(generator.uniform(0.1, 0.9) * rate), dtype=np.float32)
         waves += [wave, gap]
@@ -127,8 +128,9 @@ def check_borders(clips: list[dict], borders: list[tuple[float, float, str]], la
         for number, (low, high) in enumerate(gaps):
             if low <= clip["end"] <= high:
                 cut += 1
-                last = spoken(borders[number][2], language)[-3:]
-                wrong += [] if clip["text"].split()[-3:] == last[-len(clip["text"].split()) :] else [clip["id"]]
+                found, expected = clip["text"].split(), spoken(borders[number][2], language)
+                compared = min(3, len(found), len(expected))
+                wrong += [] if found[-compared:] == expected[-compared:] else [clip["id"]]
     return {"borders": len(gaps), "words": int(counts[-1]), "cut": cut, "wrong": wrong}
 
 
