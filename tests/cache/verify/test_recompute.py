@@ -54,6 +54,20 @@ def repair(root: Path, data: str = "data") -> bool:
     return verify(root / "cache", level="full", data=root / data, sample=None, repair=True, jobs=1).valid
 
 
+def remove_sounds(data: Path) -> None:
+    """Leave the folder of the sounds empty, as a disk that is not mounted does."""
+    shutil.rmtree(data / "wavs")
+    (data / "wavs").mkdir()
+
+
+def write_other_corpus(data: Path) -> None:
+    shutil.rmtree(data)
+    write_corpus(data, 3)
+    write_metadata(data, 3, changed={number: f"other words {number}" for number in range(3)})
+    for number in range(3):
+        write_clip(data, f"clip-{number:03d}", seconds=0.9 + 0.1 * number)
+
+
 def test_a_cache_is_what_its_corpus_gives(root: Path) -> None:
     assert deep(root) == []
 
@@ -214,6 +228,26 @@ def test_repair_writes_what_is_broken_and_nothing_else(root: Path) -> None:
     assert {name: modification_times(cache)[name] for name in untouched} == {name: times[name] for name in untouched}
 
 
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to("/nowhere"), os.mkfifo])
+def test_repair_makes_a_receipt_anew_that_is_no_file(root: Path, make: Callable[[Path], object]) -> None:
+    expected = cache_bytes(root / "cache")
+    receipt = next((root / "cache" / "receipts").iterdir())
+    receipt.unlink()
+    make(receipt)
+
+    assert repair(root)
+    assert cache_bytes(root / "cache") == expected
+
+
+def test_repair_names_a_folder_in_a_receipts_place(root: Path) -> None:
+    receipt = next((root / "cache" / "receipts").iterdir())
+    receipt.unlink()
+    receipt.mkdir()
+
+    with pytest.raises(CacheError, match=rf"{receipt.name}: cannot be written \(Is a directory\); mend that"):
+        repair(root)
+
+
 def test_repair_needs_no_modification_times(root: Path) -> None:
     (root / "data").rename(root / "moved")
     for path in (root / "moved").rglob("*.wav"):
@@ -242,6 +276,30 @@ def test_a_failed_repair_loses_nothing(root: Path) -> None:
         repair(root, "elsewhere")
 
     assert cache_bytes(root / "cache") == {**before, "rejected.jsonl": b"x"}
+
+
+@pytest.mark.parametrize("change", [remove_sounds, write_other_corpus])
+def test_repair_by_a_corpus_without_a_clip_of_the_cache_loses_nothing(
+    root: Path, change: Callable[[Path], object]
+) -> None:
+    change(root / "data")
+    before = cache_bytes(root / "cache")
+    (root / "cache" / "rejected.jsonl").write_text("x")
+
+    remedy = "has none of them; name the corpus that the cache was made from"
+    with pytest.raises(CacheError, match=rf"holds {CLIPS} clips of another corpus, and .*/data {remedy}$"):
+        repair(root)
+
+    assert cache_bytes(root / "cache") == {**before, "rejected.jsonl": b"x"}
+
+
+def test_repair_says_that_clips_are_gone(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in sorted((root / "data" / "wavs").iterdir())[:20]:
+        path.write_text("version https://git-lfs.github.com/spec/v1\n")
+    (root / "cache" / "rejected.jsonl").write_text("x")
+
+    assert repair(root)
+    assert f"cache: had {CLIPS} clips, the corpus gives {CLIPS - 20}; see its rejected.jsonl" in capsys.readouterr().err
 
 
 def test_repair_needs_the_manifest(root: Path) -> None:

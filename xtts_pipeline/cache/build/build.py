@@ -127,8 +127,10 @@ def refuse_predicted_cache(folder: Path) -> None:
         require_recorded_mels(folder, manifest, "choose another --cache")
 
 
-def refuse_other_corpus(folder: Path, index: CorpusIndex) -> None:
-    """Raise CacheError if the folder holds clips of another corpus only, since a build would remove them.
+def refuse_other_corpus(
+    folder: Path, index: CorpusIndex, remedy: str = "choose another --cache, or remove this one"
+) -> None:
+    """Raise CacheError with this remedy if the folder holds clips of another corpus only: a build would remove them.
 
     A clip of the same id is the same if its text is, or the size of its sound.
     """
@@ -141,10 +143,8 @@ def refuse_other_corpus(folder: Path, index: CorpusIndex) -> None:
                 return
         held.add(id)
     if held:
-        raise CacheError(
-            f"{folder}: holds {counted(len(held), 'clip')} of another corpus, and {index.roots[0]} has none of them; "
-            "choose another --cache, or remove this one"
-        )
+        found = f"holds {counted(len(held), 'clip')} of another corpus, and {index.roots[0]} has none of them"
+        raise CacheError(f"{folder}: {found}; {remedy}")
 
 
 def _kept_clips(folder: Path) -> Iterator[tuple[str, str, int]]:

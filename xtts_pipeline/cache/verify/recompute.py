@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from xtts_pipeline.audio.mel import log_mel, pcm_to_wave
-from xtts_pipeline.cache.build.build import BuildOptions, build_cache
+from xtts_pipeline.cache.build.build import BuildOptions, build_cache, refuse_other_corpus
 from xtts_pipeline.cache.build.folder import LOCK_NAME, locked_folder
 from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
@@ -72,8 +72,8 @@ def check_sources(folder: Path, data: Path, sample: int) -> tuple[int, tuple[Pro
 def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: int) -> tuple[str, ...]:
     """Write the files named by the problems again from the corpus `data`; return those written or removed.
 
-    Raises CacheError if the manifest, which holds the settings, cannot be used, or if the cache has a second corpus or
-    predicted mels.
+    Raises CacheError if the manifest, which holds the settings, cannot be used, if the cache has a second corpus or
+    predicted mels, or if `data` has none of its clips.
     """
     manifest = load_manifest(folder)
     require_recorded_mels(folder, manifest, "make the cache again with xtts predict-mels")
@@ -84,6 +84,9 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
         )
     config = _settings_of(manifest)
     corpus = read_corpus(data, manifest.first_reading, manifest.text.language)
+    index = index_corpora([corpus], config, frozenset(manifest.excluded))
+    # Before anything is removed: a wrong folder, or one without its sounds, would leave a valid cache of no clips.
+    refuse_other_corpus(folder, index, "name the corpus that the cache was made from")
     before = _file_identities(folder)
     for problem in problems:
         _remove_broken(folder, problem, names, manifest.bucket_count)
@@ -94,7 +97,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
         build_cache(
             folder,
             work_folder,
-            index_corpora([corpus], config, frozenset(manifest.excluded)),
+            index,
             config,
             options,
             lambda _rows: None,
@@ -127,10 +130,15 @@ def _remove_broken(folder: Path, problem: Problem, names: Sequence[ShardName], b
             *name.wave_files(bucket_count),
             receipt_path(folder, name).relative_to(folder).as_posix(),
         ):
-            receipt_path(folder, name).unlink(missing_ok=True)
-    path = folder / place
-    if problem.kind is Kind.NOT_A_FILE and (path.is_symlink() or not path.is_dir()):
-        path.unlink()
+            _remove_file(receipt_path(folder, name))
+    if problem.kind is Kind.NOT_A_FILE:
+        _remove_file(folder / place)  # a receipt may be gone already
+
+
+def _remove_file(path: Path) -> None:
+    """Remove anything but a folder, which the build refuses by name."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
 
 
 def _entries_of(folder: Path, manifest: Manifest, corpus: Corpus) -> list[UtteranceEntry]:

@@ -11,15 +11,24 @@ from typing import Literal
 
 import click
 
-from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cache.format.manifest import REJECTED_NAME, load_manifest
 from xtts_pipeline.cache.verify.verify import Level, VerifyReport
 from xtts_pipeline.cache.verify.verify import verify_cache as verify_bytes
 from xtts_pipeline.cli.gate import reaching_stores
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER, Choice, jobs_option, json_option, print_report, stored_cache_option
+from xtts_pipeline.cli.options import (
+    COUNT,
+    FOLDER,
+    Choice,
+    jobs_option,
+    json_option,
+    print_report,
+    print_warnings,
+    stored_cache_option,
+)
 from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.system.storage import check_local
-from xtts_pipeline.system.terminal import echo_line
+from xtts_pipeline.system.terminal import counted, echo_line
 
 DEFAULT_SAMPLE = 20
 
@@ -75,7 +84,11 @@ def _verify(
     from xtts_pipeline.cache.verify.recompute import check_sources, repair_cache
 
     def repaired(found: VerifyReport) -> VerifyReport:
+        kept = load_manifest(cache).counts.kept
         files = repair_cache(cache, found.problems, data, jobs)
+        left = load_manifest(cache).counts.kept
+        if left < kept:  # The new cache is valid, however few clips the corpus gave.
+            print_warnings([f"{cache}: had {counted(kept, 'clip')}, the corpus gives {left}; see its {REJECTED_NAME}"])
         return replace(verify_bytes(cache, proof, jobs), repaired=tuple(sorted({*found.repaired, *files})))
 
     def compared(found: VerifyReport) -> VerifyReport:
