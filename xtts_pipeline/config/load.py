@@ -17,7 +17,7 @@ from xtts_pipeline.config.migration import RULES
 from xtts_pipeline.config.schema import MAX_SHOWN, Config, shorten
 from xtts_pipeline.errors import ConfigError, did_you_mean, first_line_of
 from xtts_pipeline.system.regular_files import read_regular_file
-from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS, has_surrogate
+from xtts_pipeline.system.terminal import UNSAFE_CHARACTERS, counted, has_surrogate
 
 MAX_CONFIG_BYTES = 1 << 16
 MAX_NUMBER_CHARACTERS = 1_000
@@ -274,7 +274,7 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> list[str]:
         # An override names its key and value already.
         problem = _problem(keys, items, is_named=source.startswith(f"--set {path}="))
         problems.append(f"{source}: {problem}" if source else problem)
-    more = [f"{len(found) - MAX_PROBLEMS} more problems"] if len(found) > MAX_PROBLEMS else []
+    more = [counted(len(found) - MAX_PROBLEMS, "more problem")] if len(found) > MAX_PROBLEMS else []
     return problems + more
 
 

@@ -15,4 +15,5 @@ def first_problem(error: ValidationError) -> str:
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
     where = f"{'.'.join(map(str, first['loc']))}: " if first["loc"] else ""
-    return f"{where}found {str(first['input'])[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    found = first["input"].decode(errors="replace") if isinstance(first["input"], bytes) else str(first["input"])
+    return f"{where}found {found[:80]!r}: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -183,7 +183,7 @@ def test_a_run_resumed_before_its_first_checkpoint_keeps_its_own_settings(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"{", "not a summary"),
+        (b"{", "not a summary (found '{': invalid JSON"),
         (b"[]", "not a summary"),
         (json.dumps({**SUMMARY, "steps": "7"}).encode(), "steps: found '7'"),
         (json.dumps({**SUMMARY, "steps": None}).encode(), "steps: found 'None'"),

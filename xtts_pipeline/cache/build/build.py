@@ -143,8 +143,8 @@ def refuse_other_corpus(
                 return
         held.add(id)
     if held:
-        found = f"holds {counted(len(held), 'clip')} of another corpus, and {index.roots[0]} has none of them"
-        raise CacheError(f"{folder}: {found}; {remedy}")
+        mismatch = f"holds {counted(len(held), 'clip')} of another corpus, and {index.roots[0]} has none of them"
+        raise CacheError(f"{folder}: {mismatch}; {remedy}")
 
 
 def _kept_clips(folder: Path) -> Iterator[tuple[str, str, int]]:

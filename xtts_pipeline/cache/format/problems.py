@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.terminal import shell_word
+from xtts_pipeline.system.terminal import counted, shell_word
 
 REPAIR = "run xtts verify-cache --cache CACHE --repair --data DIR"
 
@@ -45,5 +45,5 @@ def verify_command(cache: Path) -> str:
 def refuse(folder: Path, problems: Sequence[Problem]) -> None:
     """Raise CacheError with the first problem and the number of others, if there are any."""
     if problems:
-        first, more = problems[0], f" and {len(problems) - 1} more problems" if len(problems) > 1 else ""
+        first, more = problems[0], f" and {counted(len(problems) - 1, 'more problem')}" if len(problems) > 1 else ""
         raise CacheError(f"{folder / first.where}: {first.detail}{more}; run {verify_command(folder)}")

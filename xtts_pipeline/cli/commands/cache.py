@@ -35,7 +35,7 @@ from xtts_pipeline.cli.progress import progress_bar
 from xtts_pipeline.corpus.ids import read_ids
 from xtts_pipeline.errors import ConfigError, OutputError, did_you_mean
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import counted, escape
+from xtts_pipeline.system.terminal import counted, escape, printable
 
 STAGING_JOBS = 8
 
@@ -129,7 +129,8 @@ def subset(
     ]
     missing = (wanted or frozenset()) - {entry.id for entry in listed}
     if missing:
-        print_warnings([f"--ids: {len(missing)} of {len(wanted or ())} are not in {source}, such as {min(missing)}"])
+        found = f"{len(missing)} of {len(wanted or ())} are not in {source}, such as {printable(min(missing))}"
+        print_warnings([f"--ids: {found}"])
     taken = {entry.id for entry in (entries if share is None else _share_of(entries, share))}
     _compose([whole], target, taken, as_json)
 
