@@ -340,6 +340,16 @@ def test_judges_without_the_extra_are_refused_before_anything_is_loaded(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_corpus_that_is_not_there_is_refused_by_its_name_before_anything_is_loaded(
+    evaluate: Callable[..., command.EvaluationReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(command, "tensorflow", None)
+
+    with pytest.raises(CorpusError, match=r"/nowhere: no such folder; name the corpus that the cache was made from"):
+        evaluate(data=tmp_path / "nowhere")
+    assert not (tmp_path / "out").exists()
+
+
 def test_another_cache_is_refused_with_what_differs(
     evaluate: Callable[..., command.EvaluationReport], work: Work, tmp_path: Path
 ):
@@ -378,8 +388,9 @@ def test_a_corpus_that_the_cache_was_not_made_from_is_refused(
 ):
     entry = split_entries(work.cache, load_manifest(work.cache), "val", 1)[0]
 
+    (tmp_path / "empty").mkdir()
     with pytest.raises(CorpusError, match=f"{entry.source.path}: cannot be read"):
-        evaluate(data=tmp_path / "nowhere")
+        evaluate(data=tmp_path / "empty")
     write_clip(tmp_path / "other", Path(entry.source.path).stem, hz=333)
     with pytest.raises(CorpusError, match=f"not the file that {entry.id} was made from"):
         evaluate(data=tmp_path / "other", output=tmp_path / "out2")

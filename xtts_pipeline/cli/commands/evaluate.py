@@ -33,7 +33,7 @@ from xtts_pipeline.cli.run_options import (
     warn_of_one_voice,
 )
 from xtts_pipeline.config.schema import AudioConfig, show_value
-from xtts_pipeline.errors import output_errors
+from xtts_pipeline.errors import CorpusError, output_errors
 from xtts_pipeline.evaluation.ground_truth import split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, pool_comparisons
 from xtts_pipeline.evaluation.judges import JudgedSound, Judges, mean_judgements
@@ -263,6 +263,8 @@ def evaluate_run(
     entries = split_entries(cache, manifest, split, limit)
     folder = output or dated_folder("evaluation")
     check_apart(folder, cache)
+    if data is not None and not data.exists():  # before minutes of speaking
+        raise CorpusError(f"{data}: no such folder; name the corpus that the cache was made from with --data")
     chosen = choose_vocoder(run, vocoder)
     with tensorflow("xtts_pipeline.evaluation.split", echo=echo) as (_, splits):
         synthesizer = splits.Synthesizer.load(run, overrides, vocoder=vocoder)
