@@ -86,6 +86,27 @@ def test_an_interruption_that_a_library_turns_into_its_own_error_ends_with_130(r
     assert run("pydantic", raised=raised) == (130, False, "xtts: interrupted")
 
 
+@pytest.mark.parametrize(
+    ("raised", "found"),
+    [(MemoryError(), "get more memory"), (RuntimeError("can't start new thread"), "start another thread")],
+)
+def test_too_little_memory_is_one_line(
+    raised: Exception, found: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fail(**_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(sys, "argv", ["xtts", "config", "presets"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr("xtts_pipeline.cli.main.cli", fail)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    line = capsys.readouterr().err
+    assert line.startswith(f"xtts: this process: cannot {found}; free some memory, ")
+    assert line.count("\n") == 1
+
+
 def test_a_job_that_was_started_with_interruptions_ignored_goes_on():
     assert run("xtts_pipeline.cli.main", before="signal.signal(signal.SIGINT, signal.SIG_IGN)") == (0, True, "")
 

@@ -146,6 +146,13 @@ def _run(debug: bool) -> None:
         _fail(f"{error.format_message()} (see {command} --help)", EXIT_UNUSABLE, debug=False)
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted", EXIT_INTERRUPTED, debug)
+    except (MemoryError, RuntimeError) as error:
+        # A limit of a scheduler, of ulimit -v or of ulimit -u; a thread needs memory for its stack.
+        if isinstance(error, RuntimeError) and "start new thread" not in str(error):
+            raise
+        found = "get more memory" if isinstance(error, MemoryError) else "start another thread"
+        remedy = "free some memory, raise the limits of ulimit -v and -u, or give a smaller --jobs"
+        _fail(f"this process: cannot {found}; {remedy}", EXIT_UNUSABLE, debug)
     except OSError as error:
         # Commands explain errors of their files; this one is of stdout: a full disk, or a pipe whose reader has ended.
         # Or the process may open no more files.
