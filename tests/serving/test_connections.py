@@ -39,6 +39,19 @@ def test_a_client_that_does_not_begin_is_left(served: tuple[Running, GatedVoice]
             assert all_received(client) == b""
 
 
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_a_wish_for_another_protocol_is_passed_over_in_silence(
+    protocol: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running({"gated": GatedVoice(1)}) as server:
+        capsys.readouterr()
+        asked = f"GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: {protocol}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", server.http_port), timeout=60.0) as client:
+            client.sendall(asked.encode())
+            assert all_received(client).startswith(b"HTTP/1.1 200 ")
+        assert capsys.readouterr().err == ""
+
+
 DESCRIBE = b'{"type": "describe"}\n'
 
 

@@ -35,6 +35,12 @@ class TimedHttp(H11Protocol):
         self._timer.cancel()
         super().connection_lost(exc)
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: the request is answered as usual, and uvicorn would advise to install a WebSocket library.
+
+        Java's client and `curl --http2` ask for HTTP/2 in each request.
+        """
+
     def _look_later(self, last: object) -> None:
         self._timer = self.loop.call_later(BEGIN_SECONDS, self._close_if_idle, last)
 
