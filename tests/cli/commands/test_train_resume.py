@@ -125,6 +125,13 @@ def test_a_run_without_a_sound_checkpoint_is_refused_each_time(stopped: tuple[Pa
             begin(cache, run, resume=True)
 
 
+def test_settings_that_a_crash_left_empty_are_not_taken_for_defaults(stopped: tuple[Path, Path]) -> None:
+    cache, run = stopped
+    (run / "config.yaml").write_bytes(b"")
+    with pytest.raises(OutputError, match=r"config.yaml: empty or no regular file, expected the run's settings"):
+        begin(cache, run, resume=True)
+
+
 def test_settings_that_do_not_fit_the_weights_leave_the_run_as_it_was(stopped: tuple[Path, Path]) -> None:
     cache, run = stopped
     settings = (run / "config.yaml").read_bytes()

@@ -323,11 +323,12 @@ def _previous_config(run: Path, network: NetworkKind) -> Config | None:
     if (found := network_of(run)) is not None:
         require_network(run, found, network)
     path = run / CONFIG_NAME
-    if not path.is_file():
+    # A crash may leave an empty file, which would stand for all defaults.
+    if not path.is_file() or not path.stat().st_size:
         if not os.path.lexists(path) and not checkpoint_folders(run):
             return None
         raise OutputError(
-            f"{path}: no regular file, expected the run's settings; restore it from a checkpoint's state.json"
+            f"{path}: empty or no regular file, expected the run's settings; restore it from a checkpoint's state.json"
         )
     return load_config(base=read_yaml(path), base_source=str(path))
 

@@ -263,6 +263,8 @@ def _read_path(path: Path, remedy: str) -> Path | None:
     try:
         text = read_regular_file(path, _MAX_PATH_BYTES, follow_links=False).decode().removesuffix("\n")
         named, _, from_run = text.partition("\n")
+        if not named:  # a crash may leave an empty file, and no name would be the current folder
+            raise ValueError("it names nothing")
         if not from_run:
             return folder_path(named)
         moved = Path(os.path.normpath(path.absolute().parent / from_run))
@@ -270,7 +272,8 @@ def _read_path(path: Path, remedy: str) -> Path | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise OutputError(f"{path}: cannot be read ({error}); remove it, and {remedy}") from None
+        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", error)
+        raise OutputError(f"{path}: cannot be read ({reason}); remove it, and {remedy}") from None
 
 
 def check_new_run(run: Path) -> None:
