@@ -44,7 +44,7 @@ def speak(arguments: argparse.Namespace) -> None:
     for entry in split_entries(arguments.cache, manifest, "val", None):
         by_speaker[entry.speaker].append(entry)
     by_speaker = {name: members for name, members in by_speaker.items() if len(members) >= arguments.least_clips}
-    synthesizer = Synthesizer.load(arguments.run, vocoder=arguments.vocoder)
+    synthesizer = Synthesizer.load(arguments.run, arguments.overrides, vocoder=arguments.vocoder)
     recogniser = Recogniser() if arguments.per else None
     entries = [entry for members in by_speaker.values() for entry in members]
     sentences = sorted(entries, key=lambda entry: entry.id)[: arguments.sentences]
@@ -155,6 +155,7 @@ def main() -> None:
         compared.add_argument(name, type=Path, required=True)
     compared.set_defaults(command=losses)
     speaking.add_argument("--vocoder", type=Path, help="a run of xtts train-vocoder")
+    speaking.add_argument("--set", dest="overrides", action="append", default=[], metavar="synthesis.KEY=VALUE")
     speaking.add_argument("--sentences", type=int, default=5)
     speaking.add_argument("--least-clips", type=int, default=0, help="leave out speakers with fewer validation clips")
     speaking.add_argument("--references", type=int, default=2, help="clips of the voice given together")
