@@ -19,6 +19,8 @@ from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import CacheError, CorpusError
 
+DATA_REMEDY = "name the corpus that the cache was made from with --data"
+
 
 def split_entries(cache: Path, manifest: Manifest, split: str, limit: int | None) -> list[UtteranceEntry]:
     """Return a split's utterances in the order of their shards' files.
@@ -104,13 +106,12 @@ def _sound_root(data: Path, manifest: Manifest) -> Path:
 def _read_true_wave(root: Path, entry: UtteranceEntry, mel: np.ndarray, manifest: Manifest) -> np.ndarray:
     """Return the wave of the span of a mel, at the cache's rate and loudness: float32 [(frames - 1) * hop]."""
     path = root / entry.source.path
-    remedy = "name the corpus that the cache was made from with --data"
     try:
         checksum = file_checksum(path)
     except OSError as error:
-        raise CorpusError(f"{path}: cannot be read ({error.strerror}); {remedy}") from None
+        raise CorpusError(f"{path}: cannot be read ({error.strerror}); {DATA_REMEDY}") from None
     if checksum != entry.source.checksum:
-        raise CorpusError(f"{path}: not the file that {entry.id} was made from; {remedy}")
+        raise CorpusError(f"{path}: not the file that {entry.id} was made from; {DATA_REMEDY}")
     wave = load_wave(path, manifest.audio, manifest.limits)
     hop = manifest.audio.hop_samples
     start = 0 if manifest.audio.trim_db is None else wave_to_trimmed_mel(wave, manifest.audio)[1]

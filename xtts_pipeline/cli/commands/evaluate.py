@@ -34,7 +34,7 @@ from xtts_pipeline.cli.run_options import (
 )
 from xtts_pipeline.config.schema import AudioConfig, show_value
 from xtts_pipeline.errors import CorpusError, output_errors
-from xtts_pipeline.evaluation.ground_truth import split_entries
+from xtts_pipeline.evaluation.ground_truth import DATA_REMEDY, split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, pool_comparisons
 from xtts_pipeline.evaluation.judges import JudgedSound, Judges, mean_judgements
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
@@ -264,7 +264,7 @@ def evaluate_run(
     folder = output or dated_folder("evaluation")
     check_apart(folder, cache)
     if data is not None and not data.exists():  # before minutes of speaking
-        raise CorpusError(f"{data}: no such folder; name the corpus that the cache was made from with --data")
+        raise CorpusError(f"{data}: no such folder; {DATA_REMEDY}")
     chosen = choose_vocoder(run, vocoder)
     with tensorflow("xtts_pipeline.evaluation.split", echo=echo) as (_, splits):
         synthesizer = splits.Synthesizer.load(run, overrides, vocoder=vocoder)
