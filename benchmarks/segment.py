@@ -5,8 +5,8 @@
     python benchmarks/segment.py --join LJSpeech-1.1 --work /tmp/segment
 
 --texts: each line is `id|text`. A voice unlike that of the aligner's reference speaks them at another speed, with
-pauses of 0.1 to 1.2 s and noise 25 dB below the speech. --join: a corpus of the LJSpeech layout; only the borders of
-its clips are known. --recognise needs the extra `eval`: the phoneme errors of so many clips against the pronunciation
+pauses of 0.1 to 1.2 s and noise 25 dB below the speech. --join: a corpus of one sampling rate; only the borders of its
+clips are known. --recognise needs the extra `eval`: the phoneme errors of so many clips against the pronunciation
 of their text, and of so many lines of --texts cut out of the recording at their known times, both in English.
 """
 
@@ -21,7 +21,9 @@ import soundfile
 
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice
+from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.segment.segment import segment_corpus
+from xtts_pipeline.corpus.utterance import Utterance
 from xtts_pipeline.evaluation.intelligibility import Recogniser, count_errors, pool_errors
 from xtts_pipeline.text.normalize import normalize
 from xtts_pipeline.text.sentences import split_sentences
@@ -77,20 +79,22 @@ def speak_hour(
     return words
 
 
-def join_clips(folder: Path, corpus: Path) -> list[tuple[float, float, str]]:
-    """Join the clips of a corpus into book.wav; return start, end and text of each clip."""
+def join_clips(folder: Path, data: Path) -> list[tuple[float, float, str]]:
+    """Join the clips of a corpus, each text once, into book.wav; return start, end and text of each clip."""
     generator = np.random.default_rng(0)
-    rows = [line.split("|") for line in (corpus / "metadata.csv").read_text(encoding="utf-8").splitlines()]
+    corpus, first_takes = read_corpus(data), dict[str, Utterance]()
+    for clip in corpus.utterances:
+        first_takes.setdefault(clip.text, clip)
     waves, borders, seconds = [], [], 0.0
-    for row in rows:
-        wave, rate = soundfile.read(corpus / "wavs" / f"{row[0]}.wav", dtype="float32", always_2d=True)
+    for text, clip in first_takes.items():
+        wave, rate = soundfile.read(corpus.root / clip.audio, dtype="float32", always_2d=True)
         wave = wave.mean(axis=1)
-        borders.append((seconds, seconds + len(wave) / rate, row[1]))
+        borders.append((seconds, seconds + len(wave) / rate, text))
         gap = 1e-4 * generator.standard_normal(int(generator.uniform(0.1, 0.9) * rate), dtype=np.float32)
         waves += [wave, gap]
         seconds += (len(wave) + len(gap)) / rate
     soundfile.write(folder / "book.wav", np.concatenate(waves), rate, subtype="PCM_16")
-    (folder / "book.txt").write_text(" ".join(row[1] for row in rows), encoding="utf-8")
+    (folder / "book.txt").write_text(" ".join(first_takes), encoding="utf-8")
     return borders
 
 

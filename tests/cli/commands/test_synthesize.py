@@ -237,6 +237,12 @@ def test_sound_and_picture_are_in_the_formats_of_their_suffixes(run: Path, tmp_p
     assert picture.read_bytes().startswith(b"<?xml")
 
 
+@pytest.mark.parametrize("output", ["-", "speech.wav"])
+def test_a_text_file_needs_a_folder(run: Path, output: str) -> None:
+    error = error_of("--run", run, "--text-file", "b", "--output", output)
+    assert "expected a folder for the lines of --text-file; name a new folder" in str(error)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -64,6 +64,7 @@ BATCHES_AT_ONCE = 4
 MAX_TEXT_FILE_BYTES = 16 << 20
 TITLE_CHARACTERS = 300
 _OTHER_PATH = "choose another path"
+_EXPECTED_FOLDER = "expected a folder for the lines of --text-file; name a new folder"
 
 
 @dataclass(frozen=True)
@@ -293,12 +294,12 @@ def _language_of(cache: CacheIdentity, wanted: str | None, speaker: str | None) 
 def _check_options(text: str | None, text_file: Path | None, output: Path, *, stream: bool, extras: bool) -> None:
     if (text is None) == (text_file is None):
         raise ConfigError("synthesize: expected one of --text and --text-file")
-    if text_file is not None and (stream or output == STDOUT):
-        raise ConfigError("--text-file writes a folder of files: leave out --stream, and name a folder with --output")
+    if text_file is not None and stream:
+        raise ConfigError("--text-file writes a folder of files: leave out --stream")
+    if text_file is not None and output == STDOUT:
+        raise OutputError(f"--output {output}: is standard output, {_EXPECTED_FOLDER}")
     if text_file is not None and not output.is_dir() and (output.exists() or output.suffix.lower() in SOUND_FORMATS):
-        raise OutputError(
-            f"--output {output}: is a file, expected a folder for the lines of --text-file; name a new folder"
-        )
+        raise OutputError(f"--output {output}: is a file, {_EXPECTED_FOLDER}")
     if text_file is None and (not output.name or (output.is_dir() and output != STDOUT)):
         raise OutputError(f"--output {output}: is a folder; name a file, such as speech.wav")
     if text_file is None:
