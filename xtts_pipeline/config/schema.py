@@ -173,7 +173,7 @@ class DataConfig(Section):
 
     buckets: a record belongs to the first bucket that is large enough; with null, the limits are the one shape.
     `auto` chooses for a new cache; an existing one keeps its own.
-    cache_records: keep a cache's training records in memory after the first epoch (`auto`: if they are small).
+    cache_records: read a cache's training records into memory before the first batch (`auto`: if they are small).
     cache_features: keep the features that `xtts train --data` computes in memory.
     prefetch_to_device: copy batches to the GPU, or to each of several, ahead of their step.
     """

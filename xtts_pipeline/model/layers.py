@@ -147,14 +147,14 @@ def add_positions(x_BSD: tf.Tensor, positions_1SD: np.ndarray | tf.Tensor, scale
 
 
 class Initializer:
-    """Draw initial weights from one seeded generator, and number the layers that apply dropout."""
+    """Draw initial weights from one seeded generator, and number what draws from `Dropout`: masks, times and noise."""
 
     def __init__(self, seed: int) -> None:
         self._random = np.random.default_rng(seed)
         self._salts = 0
 
     def salt(self) -> int:
-        """Return a unique number for `Dropout.apply`."""
+        """Return a unique number for a method of `Dropout`."""
         self._salts += 1
         return self._salts
 

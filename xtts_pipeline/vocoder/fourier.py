@@ -1,7 +1,7 @@
 """Short-time Fourier transforms with static shapes. TensorFlow operations only.
 
-Frames are cut and added by reshapes, and XLA has a fast Fourier transform: with its gradient it takes a sixth to a
-twentieth of the time of products with constant matrices (`benchmarks/fourier.py`).
+Frames are cut and added by reshapes, and XLA has a fast Fourier transform: with its gradient it takes 0.2 to 0.6 of
+the time of products with constant matrices (`benchmarks/fourier.py`, 2,048 to 512 samples).
 
 Shape key: B batch, T frames, N samples, K bins of a spectrum, H hops, O the hops of one frame.
 """
