@@ -10,6 +10,7 @@ from pathlib import Path
 
 import joblib
 
+from xtts_pipeline.cache.format.contents import require_recorded_mels
 from xtts_pipeline.cache.format.listings import UtteranceEntry
 from xtts_pipeline.cache.format.manifest import Manifest, config_differences
 from xtts_pipeline.errors import CacheError
@@ -81,25 +82,14 @@ def evaluate_split(
 
 
 def check_cache_fits(cache: Path, manifest: Manifest, checkpoint: Checkpoint) -> None:
-    """Raise CacheError with the differences unless the run was trained on such a cache and knows its speakers."""
-    identity = checkpoint.cache
-    differences = config_differences(manifest, checkpoint.config)
-    unknown = sorted(set(manifest.symbols) ^ set(identity.symbols))
-    if unknown:
-        differences.append(f"symbols: only one of the two has {''.join(unknown)!r}")
-    elif manifest.symbols != identity.symbols:
-        differences.append("symbols: the same in another order")
-    if manifest.fingerprint != identity.fingerprint and not differences:
-        differences.append(
-            f"fingerprint: the cache has {manifest.fingerprint[:12]}, the run {identity.fingerprint[:12]}"
-        )
-    for kind, held, known in (
-        ("speakers", manifest.speakers, identity.speakers),
-        ("languages", manifest.languages, identity.languages),
-    ):
-        unknown_names = sorted(set(held) - set(known))
-        if unknown_names:
-            differences.append(f"{kind}: the run does not know {', '.join(unknown_names[:_SHOWN_DIFFERENCES])}")
+    """Raise CacheError with the differences unless the cache has the run's settings and names that the run knows."""
+    require_recorded_mels(cache, manifest)
+    identity, differences = checkpoint.cache, config_differences(manifest, checkpoint.config)
+    for kind in ("symbols", "speakers", "languages"):
+        unknown = sorted(set(getattr(manifest, kind)) - set(getattr(identity, kind)))
+        if unknown:
+            names = ", ".join(name if name.strip() else repr(name) for name in unknown[:_SHOWN_DIFFERENCES])
+            differences.append(f"{kind}: the run does not know {names}")
     if differences:
         more = len(differences) - _SHOWN_DIFFERENCES
         listed = "; ".join(differences[:_SHOWN_DIFFERENCES]) + (f"; and {more} more" if more > 0 else "")

@@ -14,7 +14,7 @@ import soundfile
 
 from tests.cache.corpora import build, make_config, write_clip, write_corpus
 from tests.cli.commands.parrot import CONFIG, Parrot
-from xtts_pipeline.cache.format.manifest import load_manifest
+from xtts_pipeline.cache.format.manifest import MelOrigin, fingerprint, load_manifest
 from xtts_pipeline.cli.commands import evaluate as command
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
@@ -370,10 +370,31 @@ def test_symbols_and_speakers_that_the_run_does_not_know_are_named(
         parrot.checkpoint.cache, symbols=parrot.checkpoint.cache.symbols[1:], speakers=("anna",)
     )
 
-    with pytest.raises(
-        CacheError, match="symbols: only one of the two has ' '; speakers: the run does not know default"
-    ):
+    with pytest.raises(CacheError, match="symbols: the run does not know ' '; speakers: the run does not know default"):
         evaluate(parrot)
+
+
+def test_a_part_of_the_cache_with_fewer_symbols_and_speakers_is_evaluated(
+    evaluate: Callable[..., command.EvaluationReport], work: Work
+):
+    parrot = Parrot(work.cache)
+    known = parrot.checkpoint.cache
+    parrot.checkpoint.cache = replace(
+        known, symbols=("#", *known.symbols), speakers=("anna", *known.speakers), fingerprint="0" * 64
+    )
+
+    assert len(evaluate(parrot).utterances) == 2
+
+
+def test_a_cache_of_predicted_mels_is_refused(
+    evaluate: Callable[..., command.EvaluationReport], work: Work, monkeypatch: pytest.MonkeyPatch
+):
+    manifest, origin = load_manifest(work.cache), MelOrigin("0" * 64, 7, 4, 3.0)
+    predicted = replace(manifest, mels_from=origin, fingerprint=fingerprint(manifest, manifest.symbols, origin))
+    monkeypatch.setattr(command, "load_manifest", lambda _cache: predicted)
+
+    with pytest.raises(CacheError, match=r"mels that a model predicted \(step 7, .*; name another cache"):
+        evaluate()
 
 
 def test_a_split_without_an_utterance_is_an_error_that_says_what_there_is(
