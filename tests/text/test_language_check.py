@@ -62,6 +62,10 @@ def test_two_addresses_in_a_text_are_no_portuguese() -> None:
     assert check(["Visit example dot com, or mail ann, example dot com!"], "en") == []
 
 
+def test_spelled_names_are_no_polish() -> None:
+    assert check_languages(["z o w i e", "enter A. I. W. O. six", "yes"], ["en"] * 3, TextConfig()) == []
+
+
 def test_the_count_is_of_the_rows_in_the_language_that_is_named() -> None:
     [line] = check([*GERMAN, "Que no es para los dos."], "en")
     assert line.startswith("language en: 3 of 4 rows are like de (")

@@ -55,6 +55,8 @@ _LETTERS_AND_WORDS = {
 _LETTERS = {language: frozenset(letters) for language, (letters, _) in _LETTERS_AND_WORDS.items()}
 _WORDS = {language: frozenset(words.split()) for language, (_, words) in _LETTERS_AND_WORDS.items()}
 _WORD = re.compile(r"[^\W\d_]+")
+# Such as "A M Y" or "U. S. A.": letters that are spelled are no words.
+_SPELLED = re.compile(r"(?:\b[^\W\d_]\b[\s.]*){3,}")
 _FIGURES = re.compile(r"\d")
 _UNREAD = re.compile(r"[%€$£¥&@§°#+=²³½¼¾]|\d[./:-]\d")
 
@@ -125,7 +127,7 @@ def _wrong_words(texts: Sequence[str], language: str) -> Iterator[tuple[str, str
     found: dict[str, Counter[str]] = {other: Counter() for other in _WORDS}
     for text in texts:
         # Each word counts once in a row: two addresses in `.com` are no Portuguese.
-        words = dict.fromkeys(_WORD.findall(text.lower()))
+        words = dict.fromkeys(_WORD.findall(_SPELLED.sub(" ", text.lower())))
         signs = {other: [word for word in words if _is_sign(word, other)] for other in _WORDS}
         best = max(signs, key=lambda other: len(signs[other]))
         if len(signs[best]) >= 2 and len(signs[best]) > 2 * len(signs[own]):
