@@ -115,6 +115,21 @@ def test_a_header_that_tensorflow_cannot_read_is_an_error(tmp_path: Path, spoilt
         check_headers(clips)
 
 
+def test_a_corpus_of_which_nothing_can_be_used_is_an_error_that_names_the_first_row(tmp_path: Path) -> None:
+    data = write_corpus(tmp_path, 4)
+    found = r"none of its 4 rows can be used; the first is clip-000, .*: .* are over limits.max_text_length=3; "
+    with pytest.raises(CorpusError, match=found):
+        survey(data, make_config("limits.max_text_length=3"))
+
+
+@pytest.mark.parametrize("channels", [3, 6])
+def test_headers_of_any_number_of_channels_are_read(tmp_path: Path, channels: int) -> None:
+    data = write_corpus(tmp_path, 4)
+    sound = np.stack([tone(0.4, 8_000)] * channels, axis=1)
+    soundfile.write(data / "wavs" / "clip-002.wav", sound, 8_000, "PCM_16")
+    check_headers(survey(data, make_config()).clips)
+
+
 def test_a_wav_of_unknown_length_is_an_error(tmp_path: Path) -> None:
     data = write_corpus(tmp_path, 4)
     path = data / "wavs" / "clip-001.wav"

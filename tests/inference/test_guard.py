@@ -57,6 +57,10 @@ def test_blanks_between_the_letters_of_a_word_need_no_time_of_their_own():
         assert lengthen_words(plan).seconds.sum() == pytest.approx(0.12)
 
 
+def test_words_whose_durations_are_no_numbers_are_skipped_ones():
+    assert planned_faults(plan_with(t5=np.nan)) == Faults(skipped_words=1)
+
+
 @pytest.mark.parametrize("word", range(len(WORDS)))
 def test_a_word_that_is_cut_out_silenced_or_said_twice_is_found(word: int):
     plan = plan_with()

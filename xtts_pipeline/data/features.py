@@ -15,7 +15,7 @@ from xtts_pipeline.data.resample import Resampler
 from xtts_pipeline.data.survey import SurveyedClip
 from xtts_pipeline.errors import CorpusError, first_line_of
 
-_TRIAL_SAMPLE_BYTES = 256  # a multiple of two bytes times each supported number of channels
+_TRIAL_BLOCKS = 128
 
 
 def check_headers(clips: Iterable[SurveyedClip]) -> None:
@@ -25,9 +25,10 @@ def check_headers(clips: Iterable[SurveyedClip]) -> None:
         if clip.header in seen:
             continue
         seen.add(clip.header)
-        trial = bytearray(clip.header) + bytes(_TRIAL_SAMPLE_BYTES)
+        sample_bytes = _TRIAL_BLOCKS * clip.block_bytes
+        trial = bytearray(clip.header) + bytes(sample_bytes)
         trial[4:8] = (len(trial) - 8).to_bytes(4, "little")
-        trial[len(clip.header) - 4 : len(clip.header)] = _TRIAL_SAMPLE_BYTES.to_bytes(4, "little")
+        trial[len(clip.header) - 4 : len(clip.header)] = sample_bytes.to_bytes(4, "little")
         try:
             tf.audio.decode_wav(bytes(trial))
         except tf.errors.InvalidArgumentError as error:

@@ -45,13 +45,15 @@ _READ_THREADS = 8
 class SurveyedClip:
     """An accepted clip; its lengths equal the cache's.
 
-    header: the file up to its samples, with both sizes zeroed. end: the byte of the file after its samples.
+    header: the file up to its samples, with both sizes zeroed. block_bytes: those of a sample of all channels. end: the
+    byte of the file after its samples.
     """
 
     row: PlannedRow
     path: Path
     tokens: np.ndarray
     header: bytes
+    block_bytes: int
     end: int
     sample_rate: int
     seconds: float
@@ -88,7 +90,8 @@ def check_settings(config: Config) -> None:
 def survey_corpus(index: CorpusIndex, config: Config, progress: Callable[[int], object]) -> Survey:
     """Read and check each clip, then plan the shards of the accepted ones; calls `progress(1)` for each row.
 
-    Raises CorpusError for sound that is not 16-bit PCM WAV, ConfigError as `check_settings` does.
+    Raises CorpusError for sound that is not 16-bit PCM WAV or if all rows are rejected, ConfigError as `check_settings`
+    does.
     """
     check_settings(config)
     config = resolve_buckets(config, index.roots[0], index, reshard=True)
@@ -113,6 +116,10 @@ def survey_corpus(index: CorpusIndex, config: Config, progress: Callable[[int], 
         finally:
             threads.shutdown(cancel_futures=True)
     rejections.sort(key=lambda item: (*reading_order(item[0], item[1].where), item[1].id))
+    if not clips:
+        first = rejections[0][1]
+        found = f"none of its {len(rejections)} rows can be used"
+        raise CorpusError(f"{index.roots[0]}: {found}; the first is {first.id}, {first.where}: {first.detail}")
     return _lay_out(index, config, clips, tuple(rejection for _, rejection in rejections))
 
 
@@ -139,7 +146,8 @@ def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) 
     start[4:8] = start[-4:] = bytes(4)
     end = header.data_offset + header.data_bytes // header.block_bytes * header.block_bytes
     seconds = round(samples / audio.sample_rate, 6)
-    return SurveyedClip(row, path, tokens, bytes(start), end, header.sample_rate, seconds, frames)
+    about = bytes(start), header.block_bytes, end, header.sample_rate
+    return SurveyedClip(row, path, tokens, *about, seconds, frames)
 
 
 def _has_unknown_size(data: bytes, header: WavHeader) -> bool:

@@ -121,9 +121,9 @@ def _tolerance(error_of_others_W: np.ndarray) -> float:
 
 
 def _are_too_short(plan: PlannedSpeech) -> list[bool]:
-    """Return for each word whether its letters have too little time to be heard."""
+    """Return for each word whether its letters have too little time to be heard, or a time that is no number."""
     return [
-        bool(plan.seconds[first : last + 1].sum() < SHORTEST_LETTER_SECONDS * letters)
+        not plan.seconds[first : last + 1].sum() >= SHORTEST_LETTER_SECONDS * letters
         for (first, last), letters in zip(plan.words, plan.letters, strict=True)
     ]
 

@@ -12,7 +12,7 @@ from tests.model.conftest import MODEL, SPEC
 from tests.training.conftest import SETTINGS
 from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
-from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training.acoustic.step import AcousticStep
@@ -184,6 +184,17 @@ def test_every_flipped_bit_is_found(step: AcousticStep, tmp_path: Path, name: st
         weights.write_bytes(damaged)
         with pytest.raises(CheckpointError, match=r"checksum|not a sound checkpoint"):
             load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_weights_that_are_not_finite_are_refused_by_name(step: AcousticStep, tmp_path: Path, wrong: float) -> None:
+    arrays = {name: variable.numpy() for name, variable in named_variables(step).items()}
+    name = "average.frame_decoder.to_frames.bias"
+    arrays[name][1] = wrong
+    folder = save_checkpoint(tmp_path, 1, CONFIG, CACHE, arrays, 1)
+    with pytest.raises(DamagedCheckpointError, match=f"{name}: found 1 of .* not finite; use an earlier step") as error:
+        load_checkpoint(tmp_path)
+    assert str(error.value).startswith(str(folder / "weights.safetensors"))
 
 
 def test_weights_of_another_size_are_refused(step: AcousticStep, tmp_path: Path) -> None:

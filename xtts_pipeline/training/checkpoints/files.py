@@ -204,7 +204,8 @@ def link_best(run: Path, checkpoint: Path) -> Path:
 def load_checkpoint(path: Path) -> Checkpoint:
     """Load a checkpoint folder, a run's newest checkpoint, for RUN/best its best one, or that of a voice folder.
 
-    Raises CheckpointError if there is none or it has another version, DamagedCheckpointError if any byte changed.
+    Raises CheckpointError if there is none or it has another version, DamagedCheckpointError if any byte changed or a
+    weight is not finite: training saves none.
     """
     folder = find_checkpoint(path)
     with explaining_damage(folder):
@@ -216,12 +217,22 @@ def load_checkpoint(path: Path) -> Checkpoint:
         if hashlib.sha256(weights).hexdigest() != expected.sha256:
             raise _damaged(weights_path, f"checksum differs from {STATE_NAME}")
         _check_identity(state.cache, state.config)
+        arrays = load(weights)
+        _check_finite(weights_path, arrays)
         about = state.step, state.config, state.cache
-        return Checkpoint(folder, *about, load(weights), expected.sha256, state.run, state.network)
+        return Checkpoint(folder, *about, arrays, expected.sha256, state.run, state.network)
 
 
 def _damaged(path: Path, found: str) -> DamagedCheckpointError:
     return DamagedCheckpointError(f"{path}: {found}; the file is damaged, use an earlier step")
+
+
+def _check_finite(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise DamagedCheckpointError if a number of the arrays is not finite: it would make silence, or NaN, of all."""
+    for name, array in arrays.items():
+        if lost := int(array.size - np.isfinite(array).sum()):
+            found = f"{name}: found {lost} of {array.size} numbers that are not finite"
+            raise DamagedCheckpointError(f"{path}: {found}; use an earlier step")
 
 
 def _check_identity(cache: CacheIdentity, config: Config) -> None:
