@@ -39,6 +39,7 @@ def test_a_sentence_is_read_as_a_person_reads_it(written: str, spoken: str) -> N
         ("3.14 and .5", "three point one four and zero point five"),
         ("at 10:05, 10:00 and 15:30", "at ten oh five, ten o'clock and fifteen thirty"),
         ("5% of R&D, or 6%.", "five percent of r and d, or six percent."),
+        ("CO2 from AT&T, the MP3 of R&D", "c o two from a t and t, the m p three of r and d"),
         ("US$5, $3m and $2bn", "five dollars, three million dollars and two billion dollars"),
         ("5 ft. tall, a.5", "five feet tall, a zero point five"),
         ("Longman & Co., etc., etc.", "longman and company, et cetera, et cetera."),

@@ -78,6 +78,8 @@ _OF_A_RULER = re.compile(r"(?=[,.;:)!?'\"]|$| (?:of|reigned|ruled|abdicated) | a
 _VULGAR = re.compile(f"([{''.join(_FRACTIONS)}])")
 _POWER = re.compile(f"(?<=[^\\W_]) ?([{''.join(_POWERS)}])")
 _SHARP = re.compile(r"(?<=\b[A-G])#(?!\w)")
+# CO2, MI6, AT&T: two capitals at a figure or an ampersand are no word.
+_TWO_INITIALS = re.compile(r"(?<![\w.'-])[A-Z]{2}(?=\d|&)|(?<=&)[A-Z]{2}(?!\w)")
 _HASHTAG = re.compile(r"#(?=[^\W\d_])")
 _SIGN = re.compile(f" ?([{re.escape(''.join(SIGNS))}])")
 _AFTER_SENTENCE = re.compile(r" (?:He|She|It|They|We|You|I|The|This|That|There|In|But|And|A)(?!\w)")
@@ -108,7 +110,10 @@ def expand_english(text: str) -> str:
         text = _UNIT_PER.sub(unit_words, _WITH.sub(lambda match: _SLASHED.get(match[0], "with "), text))
         text = _VULGAR.sub(lambda match: set_apart(_FRACTIONS[match[1]], match), text)
         text = _HASHTAG.sub("hashtag ", _SHARP.sub(" sharp", text))
-    if any(map(str.isdecimal, text)):
+    has_figures = any(map(str.isdecimal, text))
+    if has_sign or has_figures:
+        text = _TWO_INITIALS.sub(lambda match: " ".join(match[0]), text)
+    if has_figures:
         text = expand_figures(text)
     if has_inner_stop:
         text = _DOTTED_WORD.sub(lambda match: DOTTED_WORDS[match[1].lower()] + _stop_of(match), text)
