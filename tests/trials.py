@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.json_lines import read_json_lines
+
 ROOT = Path(__file__).parents[1]
 DRAWS_OF_A_PROCESS = 500
 
@@ -36,7 +38,7 @@ def continue_trial(log: Path, count: int, run_draw: Callable[[int], dict[str, An
 
 
 def read_lines(log: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
+    return read_json_lines(log) if log.exists() else []
 
 
 def append(log: Path, line: dict[str, Any]) -> None:

@@ -10,9 +10,8 @@ import pytest
 from seeded_runs import Ended, compare, figures
 
 from benchmarks.planted_nan import judge, plant
-from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, load_manifest
-from xtts_pipeline.cache.format.tfrecord import read_records
+from tests.cache.corpora import records_of
+from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.verify.verify import require_whole
 
 
@@ -56,14 +55,7 @@ def test_a_planted_run_passes_if_it_ends_near_the_others_and_names_the_clip(plan
 
 
 def mels(folder: Path) -> dict[str, bytes]:
-    manifest = load_manifest(folder)
-    specs = bucket_specs(manifest)
-    records = [
-        decode_example(payload, specs[shard.bucket or 0])
-        for shard in manifest.shards
-        for payload in read_records(folder / shard.name)
-    ]
-    return {str(record["id"]): np.asarray(record["mel"]).tobytes() for record in records}
+    return {record["id"]: record["mel"].tobytes() for _, record in records_of(folder)}
 
 
 def test_one_training_clip_alone_is_changed_and_the_cache_is_sealed_again(

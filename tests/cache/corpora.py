@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from xtts_pipeline.cache.build.build import BuildOptions, BuildResult, build_cac
 from xtts_pipeline.cache.build.folder import locked_folder
 from xtts_pipeline.cache.build.plan import index_corpora
 from xtts_pipeline.cache.build.pool import Pool
-from xtts_pipeline.cache.format.tfrecord import RecordWriter
+from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.manifest import ShardEntry, load_manifest
+from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
@@ -93,6 +96,14 @@ def cache_bytes(cache: Path) -> dict[str, bytes]:
 def modification_times(cache: Path) -> dict[str, int]:
     """Return the modification times of those files."""
     return {path.name: path.stat().st_mtime_ns for path in cache.iterdir() if path.is_file() and path.name != ".lock"}
+
+
+def records_of(cache: Path) -> Iterator[tuple[ShardEntry, dict[str, Any]]]:
+    """Yield the values of each record with its shard, in the order of the manifest."""
+    manifest = load_manifest(cache)
+    for shard in manifest.shards:
+        for payload in read_records(cache / shard.name):
+            yield shard, decode_example(payload, manifest.spec_of_shard[shard.name])
 
 
 @contextmanager

@@ -8,15 +8,16 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from tests.cache.corpora import build, cache_bytes, make_config, write_clip, write_corpus
+from tests.calling import xtts
+from tests.damage import flip_bit
 from xtts_pipeline.cache.build import shapes
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.commands import cache
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 
 CLIPS = 40
@@ -32,7 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(*words: object) -> Result:
-    result = CliRunner().invoke(cli, ["cache", *map(str, words)])
+    result = xtts("cache", *words)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -158,9 +159,7 @@ def test_caches_that_cannot_be_merged_are_refused(whole: Path, tmp_path: Path) -
 def test_a_damaged_source_or_an_empty_choice_leaves_no_cache(whole: Path, tmp_path: Path) -> None:
     source = shutil.copytree(whole, tmp_path / "source")
     shard = next(shard for shard in load_manifest(source).shards if shard.records > 1)
-    data = bytearray((source / shard.name).read_bytes())
-    data[-50] ^= 1
-    (source / shard.name).write_bytes(data)
+    flip_bit(source / shard.name, -50)
     for words, message in (
         (["--share", "100%"], "the payload's checksum does not match"),
         (["--ids", str(listed(tmp_path / "ids.txt", {"nobody"}))], "no utterance is left"),

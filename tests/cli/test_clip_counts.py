@@ -4,18 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from tests.cache.corpora import SETTINGS, write_clip
+from tests.calling import xtts
 from xtts_pipeline.cli.clip_counts import clip_count_lines, like_speakers_warnings
-from xtts_pipeline.cli.main import cli
 
 COUNTS = ["speakers: ann lee 3, Ann Lee 2, bob 1", "languages: de 4, en 2"]
 WARNING = "warning: speakers 'Ann Lee', 'ann lee' differ in case or spaces alone; if they are one, give it one name in "
 
 
 def run(*words: object) -> tuple[str, str]:
-    result = CliRunner().invoke(cli, [*map(str, words), *SETTINGS], catch_exceptions=False)
+    result = xtts(*words, *SETTINGS, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout, result.stderr
 

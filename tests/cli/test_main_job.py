@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from click.testing import CliRunner
 
+from tests import calling
+from tests.json_lines import read_json_lines
 from tests.waiting import wait_until
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.inference.synthesizer import Synthesizer
@@ -51,8 +51,7 @@ class Ended:
 
 
 def xtts(*arguments: object, cwd: Path | None = None) -> Ended:
-    command = [sys.executable, "-m", "xtts_pipeline", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, timeout=900)
+    done = calling.start_xtts(*arguments, cwd=cwd, timeout=900)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
@@ -159,7 +158,7 @@ def test_tensorflow_says_nothing_on_the_terminal(job: Job) -> None:
 
 
 def test_a_run_holds_its_settings_metrics_and_summary(job: Job) -> None:
-    lines = [json.loads(line) for line in (job.run / "metrics.jsonl").read_text().splitlines()]
+    lines = read_json_lines(job.run / "metrics.jsonl")
     assert [line["step"] for line in lines if line["split"] == "train"] == [1, 2, 4, 6, 8, 10, 12]
     assert [line["step"] for line in lines if line["split"] == "val"] == [12]
     assert json.loads((job.run / "summary.json").read_text()) == job.trained.result
@@ -261,7 +260,7 @@ def test_what_cannot_be_used_is_one_line_and_exit_code_2(tmp_path: Path, argumen
 
 
 def test_the_layouts_that_help_lists_are_those_there_are() -> None:
-    shown = CliRunner().invoke(cli, ["preprocess", "--help"]).stdout
+    shown = calling.xtts("preprocess", "--help").stdout
     assert [name for name in LAYOUTS if name not in shown] == []
 
 
@@ -280,9 +279,7 @@ def test_config_check_lists_every_error_on_a_line_of_its_own() -> None:
 
 
 def test_config_check_tells_a_program_what_it_tells_a_person() -> None:
-    good, bad = (
-        CliRunner().invoke(cli, ["config", "check", f"--set=training.steps={steps}", "--json"]) for steps in ("7", "x")
-    )
+    good, bad = (calling.xtts("config", "check", f"--set=training.steps={steps}", "--json") for steps in ("7", "x"))
     assert (good.exit_code, json.loads(good.stdout)) == (0, {"valid": True, "problems": []})
     found = json.loads(bad.stdout)
     assert (bad.exit_code, found["valid"]) == (2, False)

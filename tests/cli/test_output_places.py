@@ -3,19 +3,13 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
+from tests.calling import error_of, xtts
 from xtts_pipeline.cache.verify.verify import verify_cache
-from xtts_pipeline.cli.main import cli
-from xtts_pipeline.errors import XttsError
 
 
-def refusal(*arguments: object) -> str:
-    """Return the one line with which the command ends, with exit code 2."""
-    error = CliRunner().invoke(cli, list(map(str, arguments))).exception
-    assert isinstance(error, XttsError), error
-    assert error.exit_code == 2
-    return str(error)
+def refusal(*words: object) -> str:
+    return str(error_of(xtts(*words)))
 
 
 @pytest.fixture(autouse=True)

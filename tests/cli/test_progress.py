@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
+from tests.clock import Clock
 from xtts_pipeline.cli.progress import QUIET_SECONDS, NullProgress, RunProgress, fit
 
 TRAIN = {
@@ -27,15 +28,6 @@ EVALUATION = (
     "step 20/60000: loss 2.000, val 1.500, 2 d 2 h left, stops 75%, 3000 ms a step, wait 1.0%, 132.2 examples/s, "
     "device 97%, fit 0.50"
 )
-
-
-class Clock:
-    """A clock that tests set."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from tests.cache.corpora import SETTINGS, write_corpus
+from tests.calling import xtts
 from xtts_pipeline.cache.verify.verify import verify_cache
-from xtts_pipeline.cli.main import cli
 
 PACKAGE = Path(__file__).parents[2] / "xtts_pipeline"
 FORGED = "x\nvalid (full): 34 records, 4 shards, 0.1 MB\n\x1b[2J\u202e"
@@ -76,16 +75,14 @@ def test_a_cache_that_is_made_without_streams_is_whole(tmp_path: Path, redirecti
     "arguments", [["verify-cache", "--cache"], ["preprocess", "--data", ".", "--cache"], ["train", "--output"]]
 )
 def test_a_path_that_cannot_be_printed_is_refused_at_once(arguments: list[str], name: str) -> None:
-    ended = CliRunner().invoke(cli, [*arguments, name])
+    ended = xtts(*arguments, name)
     assert ended.exit_code == 2
     assert f"{name!r} is not one line of UTF-8; rename it" in ended.output
 
 
 def test_a_name_in_a_cache_forges_no_line(cache: Path) -> None:
     (cache / FORGED).touch()
-    as_text, as_json = (
-        CliRunner().invoke(cli, ["verify-cache", "--cache", str(cache), *options]) for options in ([], ["--json"])
-    )
+    as_text, as_json = (xtts("verify-cache", "--cache", cache, *options) for options in ([], ["--json"]))
 
     assert as_text.exit_code == as_json.exit_code == 1
     assert len(as_text.output.splitlines()) == 2
@@ -99,7 +96,7 @@ def test_a_name_in_a_cache_forges_no_line(cache: Path) -> None:
 
 def test_a_setting_forges_no_line(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(json.dumps({FORGED: 1, "audio": {FORGED: 2}}))
-    ended = CliRunner().invoke(cli, ["config", "check", str(tmp_path / "config.yaml")])
+    ended = xtts("config", "check", tmp_path / "config.yaml")
 
     assert ended.exit_code == 2
     assert all(line.startswith("xtts: ") for line in ended.output.splitlines())

@@ -7,19 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.clock import Clock
 from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.data.batch_stream import BATCHES_AHEAD, BatchStream, CopiedBatchStream, open_stream
 from xtts_pipeline.model.batch import Batch
-
-
-class Clock:
-    """Time that passes only when a test advances it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def slow(clock: Clock, seconds: float, count: int = 100) -> Iterator[int]:

@@ -149,7 +149,7 @@ def test_each_epoch_and_each_seed_has_its_own_order(folder: Path) -> None:
 
 
 def test_a_shuffle_mixes_shards_even_with_a_buffer_of_one(folder: Path, manifest: Manifest) -> None:
-    first_shard = {tf.io.decode_raw(mel, tf.float16).numpy().tobytes() for mel in stored_mels(folder, manifest, 0)}
+    first_shard = set(stored_mels(folder, manifest, 0))
     members = [clip in first_shard for clip in clips(training_batches(folder, data=DataConfig(shuffle_records=1)))]
 
     assert any(members[:6])

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cache.corpora import records_of
 from tests.data.reading import training_dataset
-from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
-from xtts_pipeline.cache.format.tfrecord import read_records, record_starts
+from xtts_pipeline.cache.format.tfrecord import record_starts
 from xtts_pipeline.config.schema import Config, DataConfig, TrainingConfig
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.schedule import StreamPosition
@@ -25,10 +25,9 @@ class Reader:
         self.folder, self.manifest = folder, manifest
         self.data = DataConfig(shuffle_records=7, cache_records=cache_records)
         self.names: list[dict[bytes, str]] = [{} for _ in bucket_specs(manifest)]
-        for shard in manifest.shards_of("train"):
-            for payload in read_records(folder / shard.name):
-                record = decode_example(payload, bucket_specs(manifest)[shard.bucket or 0])
-                self.names[shard.bucket or 0][record["mel"].tobytes()] = str(record["id"])  # type: ignore[union-attr]
+        for shard, record in records_of(folder):
+            if shard.split == "train":
+                self.names[shard.bucket or 0][record["mel"].tobytes()] = record["id"]
 
     def read(self, bucket: int, rows: range | None = None, start_epoch: int = 0, skip_batches: int = 0) -> list[str]:
         batches = training_dataset(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.cache.corpora import records_of
+from tests.damage import flip_bit
 from tests.data.reading import training_dataset, validation_dataset
-from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest
-from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.data import cached as cached_module
 from xtts_pipeline.data.batching import batch_signature
@@ -140,10 +140,8 @@ def test_validation_sentences_are_the_first_of_each_bucket_in_turn(source: Sourc
 
 def test_the_clips_of_a_batch_can_be_looked_up(source: Source) -> None:
     signatures, features = signatures_of(source), {}
-    for shard in source.manifest.shards:
-        for payload in read_records(source.folder / shard.name):
-            record = decode_example(payload, source.specs[shard.bucket or 0])
-            features[record["mel"][: record["mel_length"]].tobytes()] = record["id"]
+    for _, record in records_of(source.folder):
+        features[record["mel"][: record["mel_length"]].tobytes()] = record["id"]
     per_epoch = source.batches_per_epoch(signatures)
     assert per_epoch == sum(BATCHES)
     batches = list(islice(training_batches(source), per_epoch + 2))
@@ -170,9 +168,7 @@ def cut_a_shard(shard: Path) -> None:
 
 
 def flip_a_bit(shard: Path) -> None:
-    content = bytearray(shard.read_bytes())
-    content[-20] ^= 1
-    shard.write_bytes(content)
+    flip_bit(shard, -20)
 
 
 @pytest.mark.parametrize(

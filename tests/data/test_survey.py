@@ -1,4 +1,3 @@
-import json
 import struct
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import soundfile
 
 from tests.cache.corpora import build, make_config, write_clip, write_corpus, write_metadata
 from tests.data.sounds import survey, surveyed_and_built, tone, write_mixed_corpus
+from tests.json_lines import read_json_lines
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.data.features import check_headers
 from xtts_pipeline.data.survey import Survey
@@ -61,8 +61,8 @@ def test_a_survey_equals_the_manifest_of_the_cache(tmp_path: Path, overrides: tu
     found, cache, _ = surveyed_and_built(data, tmp_path / "cache", *overrides)
     assert cache.counts.rejected == 9
     assert_same(found, cache)
-    written = (tmp_path / "cache" / "rejected.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [rejection.to_json() for rejection in found.rejections] == [json.loads(line) for line in written]
+    written = read_json_lines(tmp_path / "cache" / "rejected.jsonl")
+    assert [rejection.to_json() for rejection in found.rejections] == written
 
 
 def test_a_small_corpus_gets_the_same_validation_clip(tmp_path: Path) -> None:
@@ -70,9 +70,7 @@ def test_a_small_corpus_gets_the_same_validation_clip(tmp_path: Path) -> None:
     found, cache, _ = surveyed_and_built(data, tmp_path / "cache", "cache.validation_share=0.01")
     assert cache.split_records("val") == 1
     assert_same(found, cache)
-    lines = [
-        json.loads(line) for line in (tmp_path / "cache" / "utterances.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    lines = read_json_lines(tmp_path / "cache" / "utterances.jsonl")
     assert [clip.row.id for clip in found.clips] == [line["id"] for line in lines]
     assert [clip.frames for clip in found.clips] == [line["frames"] for line in lines]
 

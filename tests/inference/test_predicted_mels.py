@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.cache.corpora import records_of
 from tests.speaking import make_run_of_cache
-from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, load_manifest
-from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.inference.predicted_mels import MelPredictor
@@ -30,15 +29,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory, write_cache: WriteCache) -> 
     return folder
 
 
-def records_of(cache: Path, bucket: int) -> list[dict[str, Any]]:
-    manifest = load_manifest(cache)
-    spec = bucket_specs(manifest)[bucket]
-    return [
-        decode_example(payload, spec)
-        for shard in manifest.shards
-        if shard.bucket == bucket
-        for payload in read_records(cache / shard.name)
-    ]
+def records_in(cache: Path, bucket: int) -> list[dict[str, Any]]:
+    return [record for shard, record in records_of(cache) if shard.bucket == bucket]
 
 
 def test_a_predicted_mel_is_that_of_its_clip_alone_under_the_dropout_of_synthesis(cache: Path, tmp_path: Path) -> None:
@@ -48,7 +40,7 @@ def test_a_predicted_mel_is_that_of_its_clip_alone_under_the_dropout_of_synthesi
 
     field_dtypes = {field.name: field.dtype for field in checkpoint.cache.spec.batch_fields}
     for bucket in range(len(BUCKETS)):
-        records = records_of(cache, bucket)[: predictor.rows[bucket]]
+        records = records_in(cache, bucket)[: predictor.rows[bucket]]
         assert records
         mels = predictor(bucket, records)
         for record, mel in list(zip(records, mels, strict=True))[:2]:
@@ -64,7 +56,7 @@ def test_a_predicted_mel_is_that_of_its_clip_alone_under_the_dropout_of_synthesi
 
 def test_a_clip_that_the_aligner_cannot_align_keeps_its_recorded_mel(cache: Path, tmp_path: Path) -> None:
     predictor = MelPredictor(load_checkpoint(make_run_of_cache(tmp_path, load_manifest(cache))), load_manifest(cache))
-    sound = next(record for record in records_of(cache, 1) if record["text_length"] <= record["mel_length"])
+    sound = next(record for record in records_in(cache, 1) if record["text_length"] <= record["mel_length"])
     short = sound | {"mel_length": sound["text_length"] - 1}
     predicted, kept = predictor(1, [sound, short])
     assert (kept == sound["mel"][: len(kept)].astype(np.float32)).all()

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +9,15 @@ import numpy as np
 import pytest
 import soundfile
 import yaml
-from click.testing import CliRunner, Result
 
+from tests.calling import error_of, xtts
+from tests.damage import flip_bit, forged
 from tests.speaking import make_run
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.errors import CheckpointError, DamagedVoiceError, OutputError
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.inference.voice_folder import verify_voice
-from xtts_pipeline.system.sealed_json import seal_json, unseal_json
+from xtts_pipeline.system.sealed_json import unseal_json
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.vocoder.neural import NeuralVocoder
 
@@ -48,17 +47,6 @@ def exported(run: Path, vocoder: Path, tmp_path_factory: pytest.TempPathFactory)
 def voice(exported: tuple[Path, dict[str, Any]], tmp_path: Path) -> Path:
     """Return a copy of the voice folder, to be changed."""
     return Path(shutil.copytree(exported[0], tmp_path / "voice"))
-
-
-def xtts(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [*map(str, arguments)])
-
-
-def reseal(voice: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change the content of voice.json as one who knows its checksum would."""
-    content = unseal_json((voice / "voice.json").read_bytes())
-    change(content)
-    (voice / "voice.json").write_bytes(seal_json(content))
 
 
 def test_a_moved_voice_speaks_as_its_run_with_its_vocoder(
@@ -105,9 +93,7 @@ def test_run_and_voice_exclude_each_other(run: Path, voice: Path, options: tuple
 
 @pytest.mark.parametrize("name", USED)
 def test_a_flipped_bit_is_refused_with_the_name_of_the_file(voice: Path, name: str) -> None:
-    content = bytearray((voice / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (voice / name).write_bytes(content)
+    flip_bit(voice / name, (voice / name).stat().st_size // 2)
     error = xtts("synthesize", "--voice", voice, "--text", "a", "--output", "a.wav").exception
     assert isinstance(error, DamagedVoiceError)
     assert str(error).startswith(f"{voice / name}: ")
@@ -124,22 +110,22 @@ def test_the_card_and_the_samples_may_be_edited(voice: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "acoustic/../../x", "samples/../x.wav", "vocoder"])
 def test_a_manifest_that_names_another_path_is_refused(voice: Path, name: str) -> None:
-    reseal(voice, lambda content: content["files"].update({name: content["files"]["config.yaml"]}))
+    with forged(voice / "voice.json") as content:
+        content["files"][name] = content["files"]["config.yaml"]
     with pytest.raises(DamagedVoiceError, match="expected the files of a voice folder alone"):
         verify_voice(voice)
 
 
 def test_a_manifest_without_a_needed_file_is_refused(voice: Path) -> None:
-    reseal(voice, lambda content: content["files"].pop("vocoder/state.json"))
+    with forged(voice / "voice.json") as content:
+        del content["files"]["vocoder/state.json"]
     with pytest.raises(DamagedVoiceError, match=r"found no vocoder/state\.json"):
         verify_voice(voice)
 
 
 def test_a_vocoder_that_the_manifest_does_not_name_is_refused(voice: Path) -> None:
-    def forget(content: dict[str, Any]) -> None:
+    with forged(voice / "voice.json") as content:
         content["files"] = {name: file for name, file in content["files"].items() if "vocoder" not in name}
-
-    reseal(voice, forget)
     with pytest.raises(DamagedVoiceError, match=r"vocoder: is not in voice\.json"):
         verify_voice(voice)
 
@@ -155,14 +141,14 @@ def test_links_and_missing_files_are_refused(voice: Path, tmp_path: Path) -> Non
 
 
 def test_a_voice_of_another_version_and_a_folder_without_manifest_are_refused(voice: Path) -> None:
-    reseal(voice, lambda content: content.update(voice_version=2))
+    with forged(voice / "voice.json") as content:
+        content["voice_version"] = 2
     with pytest.raises(CheckpointError, match="found voice version 2, expected 1"):
         verify_voice(voice)
     (voice / "voice.json").unlink()
-    error = xtts("synthesize", "--voice", voice, "--text", "a", "--output", "a.wav").exception
+    error = error_of(xtts("synthesize", "--voice", voice, "--text", "a", "--output", "a.wav"))
     assert isinstance(error, CheckpointError)
     assert "found no voice.json" in str(error)
-    assert error.exit_code == 2
 
 
 @pytest.mark.parametrize(

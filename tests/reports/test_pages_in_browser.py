@@ -4,13 +4,12 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from click.testing import CliRunner
 from playwright.sync_api import Browser
 
 from tests.browser import assert_fits_and_is_accessible, open_page, play_all
+from tests.calling import xtts
 from tests.quality.planted import make_planted_corpus
 from tests.reports.test_run_page import write_run
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.corpus.ids import read_ids
 from xtts_pipeline.reports.run_page import read_run, write_run_page
 
@@ -19,9 +18,7 @@ from xtts_pipeline.reports.run_page import read_run, write_run_page
 def clips_page(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("page")
     make_planted_corpus(root / "corpus", clips=24, of_each=1)
-    result = CliRunner().invoke(
-        cli, ["report", "--data", str(root / "corpus"), "--output", str(root / "report"), "--jobs", "1"]
-    )
+    result = xtts("report", "--data", root / "corpus", "--output", root / "report", "--jobs", 1)
     assert result.exit_code == 0, result.output
     return (root / "report" / "index.html").as_uri()
 

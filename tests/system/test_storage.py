@@ -18,6 +18,7 @@ import tensorflow as tf
 from click.testing import CliRunner
 
 from tests.cache.corpora import build, cache_bytes, write_corpus, write_metadata
+from tests.damage import flip_bit
 from tests.data.reading import training_dataset
 from tests.model.conftest import MODEL
 from xtts_pipeline.cache import copy as copies
@@ -239,9 +240,7 @@ def test_an_interrupted_push_leaves_no_cache_and_the_next_one_copies_the_rest(
 
 def test_a_file_that_fails_half_way_is_not_left_behind(cache: Path, store: StoredPath) -> None:
     shard = cache / load_manifest(cache).shards[0].name
-    content = bytearray(shard.read_bytes())
-    content[-1] ^= 1
-    shard.write_bytes(content)
+    flip_bit(shard, -1)
     with pytest.raises(CacheError, match=rf"{shard}: found checksum .* run xtts verify-cache --cache {cache}"):
         copy(cache, store)
     assert not (store / shard.name).exists()

@@ -229,7 +229,7 @@ def test_cached_records_and_the_shuffle_buffer_are_counted(manifest: Manifest) -
     assert kept - shuffled == manifest.split_bytes("train") - 10 * record
 
 
-def test_without_a_gpu_the_machine_s_memory_is_available(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_available_memory_is_the_gpu_s_or_without_one_the_machine_s(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "has_gpu", lambda: False)
     monkeypatch.setattr(checks, "memory_limit_bytes", lambda: 5_000)
     assert checks.available_memory() == AvailableMemory(5_000, "memory")

@@ -17,6 +17,7 @@ import pytest
 
 from benchmarks.planted_nan import plant
 from tests.cache.corpora import build, make_config, write_corpus
+from tests.training.tiny_run import read_metrics, read_skipped
 from tests.waiting import wait_until
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
@@ -139,23 +140,13 @@ def stop_at(arguments: Sequence[str], step: int, number: signal.Signals, *, is_s
     return process.returncode, "".join(said)
 
 
-def metrics(run: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    times = ("step_ms", "data_wait_share", "device_share", "examples_per_second")
-    return [{name: value for name, value in line.items() if name not in times} for line in lines]
-
-
 def assert_same_end(undisturbed: Path, killed: Path, summaries: tuple[dict[str, Any], dict[str, Any]]) -> None:
     expected, found = (load_checkpoint(run) for run in (undisturbed, killed))
     for name, array in expected.arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
     for key in ("weights_sha256", "loss", "best", "steps"):
         assert summaries[1][key] == summaries[0][key]
-    assert metrics(killed) == metrics(undisturbed)
-
-
-def skipped(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "skipped.jsonl").read_text().splitlines()]
+    assert read_metrics(killed) == read_metrics(undisturbed)
 
 
 @dataclass(frozen=True)
@@ -189,7 +180,7 @@ def undisturbed(
 
 
 def test_every_skipped_step_names_the_clip_that_is_not_finite(undisturbed: Undisturbed) -> None:
-    skipped_steps = skipped(undisturbed.run)
+    skipped_steps = read_skipped(undisturbed.run)
     # Batches of 4 leave out one of 29 clips, or two of 30, so the clip may be missing in an epoch.
     assert 3 <= len(skipped_steps) == undisturbed.summary["skipped_updates"] <= 5
     assert all(line["not_finite"] == [undisturbed.clip] and undisturbed.clip in line["ids"] for line in skipped_steps)
@@ -208,7 +199,7 @@ def test_two_kills_and_a_sigterm_do_not_change_the_result(tmp_path: Path, undist
     assert stop_at(arguments, 20, signal.SIGKILL)[0] == -signal.SIGKILL
     found = finish(arguments)
     assert_same_end(undisturbed.run, killed, (expected, found))
-    assert skipped(killed) == skipped(undisturbed.run)
+    assert read_skipped(killed) == read_skipped(undisturbed.run)
     assert len(found["resumed_at_steps"]) == 3
     # The run is finished: the command prints its summary again and trains nothing.
     assert finish(arguments) == found

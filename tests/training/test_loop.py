@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tests.json_lines import read_json_lines
 from tests.model.conftest import MODEL, SPEC, random_batch
 from tests.training.monitoring.events import read_values
 from xtts_pipeline import plots as pictures
@@ -127,8 +128,7 @@ class Ended:
     watcher: Watcher
 
     def metrics(self, split: str) -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in (self.folder / "metrics.jsonl").read_text().splitlines()]
-        return [line for line in lines if line["split"] == split]
+        return [line for line in read_json_lines(self.folder / "metrics.jsonl") if line["split"] == split]
 
 
 def run(folder: Path, **settings: object) -> Ended:

@@ -1,6 +1,5 @@
 """Whole runs whose compiled step is one number, so that tests see the run around the step only."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tests.json_lines import read_json_lines
 from tests.training.test_loop import CONFIG, TRAINING, MadeUpSource
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
@@ -188,10 +188,10 @@ def resume_and_train(
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return the lines of metrics.jsonl without the times."""
-    lines = [json.loads(line) for line in (folder / METRICS_NAME).read_text().splitlines()]
+    lines = read_json_lines(folder / METRICS_NAME)
     return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
 
 
 def read_skipped(folder: Path) -> list[dict[str, Any]]:
     """Return the lines of skipped.jsonl."""
-    return [json.loads(line) for line in (folder / SKIPPED_NAME).read_text().splitlines()]
+    return read_json_lines(folder / SKIPPED_NAME)

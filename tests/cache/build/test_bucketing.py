@@ -17,6 +17,7 @@ from tests.cache.corpora import (
     write_corpus,
     write_metadata,
 )
+from tests.json_lines import read_json_lines
 from xtts_pipeline.audio.save import encode_wave
 from xtts_pipeline.cache.build import shapes
 from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows
@@ -39,13 +40,8 @@ AUTO = make_config("data.buckets=auto")
 ONE_SHAPE = make_config("data.buckets=null")
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return write_corpus(tmp_path / "data")
-
-
 def lines(cache: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (cache / "utterances.jsonl").read_text(encoding="utf-8").splitlines()]
+    return read_json_lines(cache / "utterances.jsonl")
 
 
 def assert_same_as_fresh(cache: Path, data: Path, manifest: Manifest) -> None:

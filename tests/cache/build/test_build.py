@@ -1,7 +1,6 @@
 """Builds: the same corpus gives the same bytes, and a rerun rewrites only what changed."""
 
 import errno
-import json
 import os
 import shutil
 from pathlib import Path
@@ -16,28 +15,20 @@ from tests.cache.corpora import (
     disk_full_after,
     make_config,
     modification_times,
+    records_of,
     write_clip,
     write_corpus,
     write_metadata,
 )
+from tests.damage import flip_bit
+from tests.json_lines import read_json_lines
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.audio.mel import wave_to_mel
 from xtts_pipeline.cache.build import plan
-from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
+from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.shards import parse_shard_name
-from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.errors import CacheError, TextError
 from xtts_pipeline.text.symbols import prepare_texts
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return write_corpus(tmp_path / "data")
-
-
-def lines(path: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_records_match_the_corpus(data: Path, tmp_path: Path) -> None:
@@ -45,20 +36,15 @@ def test_records_match_the_corpus(data: Path, tmp_path: Path) -> None:
     manifest = build(data, cache).manifest
     assert manifest == load_manifest(cache)
     assert (manifest.counts.read, manifest.counts.kept, manifest.counts.rejected) == (40, 40, 0)
-    utterances = lines(cache / "utterances.jsonl")
-    position = 0
-    for shard in manifest.shards:
-        for payload in read_records(cache / shard.name):
-            record, line = decode_example(payload, record_spec(manifest)), utterances[position]
-            assert (record["id"], shard.name) == (line["id"], line["shard"])
-            assert (record["text_length"], record["mel_length"]) == (line["tokens"], line["frames"])
-            path = data / str(line["source"]["path"])  # type: ignore[index]
-            wave = load_wave(path, config.audio, config.limits)
-            mel = wave_to_mel(wave, config.audio).astype(np.float16)
-            np.testing.assert_array_equal(record["mel"][: record["mel_length"]], mel)
-            assert line["seconds"] == round(len(wave) / SAMPLE_RATE, 6)
-            position += 1
-    assert position == len(utterances) == 40
+    utterances = read_json_lines(cache / "utterances.jsonl")
+    assert len(utterances) == 40
+    for (shard, record), line in zip(records_of(cache), utterances, strict=True):
+        assert (record["id"], shard.name) == (line["id"], line["shard"])
+        assert (record["text_length"], record["mel_length"]) == (line["tokens"], line["frames"])
+        wave = load_wave(data / line["source"]["path"], config.audio, config.limits)
+        mel = wave_to_mel(wave, config.audio).astype(np.float16)
+        np.testing.assert_array_equal(record["mel"][: record["mel_length"]], mel)
+        assert line["seconds"] == round(len(wave) / SAMPLE_RATE, 6)
 
 
 def test_the_same_corpus_gives_the_same_bytes_in_any_folder(data: Path, tmp_path: Path) -> None:
@@ -160,9 +146,7 @@ def test_content_is_compared_where_size_and_time_are_the_same(data: Path, tmp_pa
     build(data, tmp_path / "cache")
     path = data / "wavs" / "clip-003.wav"
     status = path.stat()
-    sound = bytearray(path.read_bytes())
-    sound[-1] ^= 1
-    path.write_bytes(bytes(sound))
+    flip_bit(path, -1)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert build(data, tmp_path / "cache", check="stat").shards_written == 0
     assert build(data, tmp_path / "cache", check="content").shards_written == 1
@@ -202,7 +186,7 @@ def test_a_small_corpus_gets_a_validation_clip_that_is_kept(tmp_path: Path) -> N
     data, cache = write_corpus(tmp_path / "data", 6), tmp_path / "cache"
     first = build(data, cache, make_config("cache.validation_share=1e-9"))
     assert first.manifest.split_records("val") == 1
-    (chosen,) = [line["id"] for line in lines(cache / "utterances.jsonl") if line["split"] == "val"]
+    (chosen,) = [line["id"] for line in read_json_lines(cache / "utterances.jsonl") if line["split"] == "val"]
     (data / "wavs" / f"{chosen}.wav").write_bytes(b"broken")
     second = build(data, cache, make_config("cache.validation_share=1e-9"))
     assert (second.manifest.split_records("train"), second.manifest.split_records("val")) == (4, 1)
@@ -225,7 +209,7 @@ def test_every_row_is_kept_or_rejected_with_its_reason(data: Path, tmp_path: Pat
     write_clip(data, "clip-003", seconds=2.0)
     write_metadata(data, 40, changed={4: "a text that is much too long " * 3, 5: "\u200b \u200b"})
     manifest = build(data, tmp_path / "cache").manifest
-    rejected = {str(line["id"]): line["reason"] for line in lines(tmp_path / "cache" / "rejected.jsonl")}
+    rejected = {str(line["id"]): line["reason"] for line in read_json_lines(tmp_path / "cache" / "rejected.jsonl")}
     assert rejected == {
         "clip-001": "audio_missing",
         "clip-002": "audio_unreadable",
@@ -233,7 +217,7 @@ def test_every_row_is_kept_or_rejected_with_its_reason(data: Path, tmp_path: Pat
         "clip-004": "text_too_long",
         "clip-005": "empty_text",
     }
-    assert [line["where"] for line in lines(tmp_path / "cache" / "rejected.jsonl")] == [
+    assert [line["where"] for line in read_json_lines(tmp_path / "cache" / "rejected.jsonl")] == [
         f"metadata.csv:{number}" for number in range(2, 7)
     ]
     assert (manifest.counts.read, manifest.counts.kept) == (40, 35)

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import Result
 
 from tests.cache.corpora import SETTINGS, build, make_config, write_corpus
+from tests.calling import xtts
+from tests.json_lines import read_json_lines
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.commands.verify_cache import verify
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CorpusError
 
 CLIPS = 40
@@ -28,8 +29,8 @@ def test_excluded_rows_are_rejected_and_a_repair_keeps_them_out(data: Path, tmp_
     manifest = load_manifest(cache)
     assert (list(manifest.excluded), dict(manifest.rejected_by_reason)) == (ids, {"excluded": 2})
     assert 0 < result.shards_written <= 2 < whole.shards_written
-    lines = [json.loads(line) for line in (cache / "rejected.jsonl").read_text().splitlines()]
-    assert [(line["id"], line["reason"], line["where"]) for line in lines] == [
+    rejected = read_json_lines(cache / "rejected.jsonl")
+    assert [(line["id"], line["reason"], line["where"]) for line in rejected] == [
         ("clip-003", "excluded", "metadata.csv:4"),
         ("clip-031", "excluded", "metadata.csv:32"),
     ]
@@ -48,14 +49,13 @@ def test_the_bytes_depend_on_the_list_alone(data: Path, tmp_path: Path) -> None:
     assert verify_cache(tmp_path / "one", "full", 1).valid
 
 
-def preprocess(data: Path, *words: str) -> list[str]:
-    return ["preprocess", "--data", str(data), "--dry-run", "--jobs", "1", "--json", *SETTINGS, *words]
+def preprocess(data: Path, *words: object) -> Result:
+    return xtts("preprocess", "--data", data, "--dry-run", "--jobs", 1, "--json", *SETTINGS, *words)
 
 
 def test_excluded_rows_do_not_count_for_the_limit_and_unknown_ids_are_named(data: Path, tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("\ufeff# noisy\nclip-001\n\n  clip-002 \nclip-003\r\nclip-9\nclip-8\n", "utf-8")
-    words = preprocess(data, "--cache", str(tmp_path / "cache"), "--exclude", str(tmp_path / "ids.txt"))
-    result = CliRunner().invoke(cli, words)
+    result = preprocess(data, "--cache", tmp_path / "cache", "--exclude", tmp_path / "ids.txt")
     assert (result.exit_code, result.stderr) == (
         0,
         "warning: --exclude: 2 of 5 ids are in no row, such as clip-8\n",
@@ -70,6 +70,6 @@ def test_a_list_that_cannot_be_read_is_an_error(data: Path, tmp_path: Path, cont
     path = tmp_path / "ids.txt"
     if content is not None:
         path.write_bytes(content)
-    error = CliRunner().invoke(cli, preprocess(data, "--exclude", str(path))).exception
+    error = preprocess(data, "--exclude", path).exception
     assert isinstance(error, CorpusError)
     assert str(error) == f"{path}: cannot be read ({found}); expected a text file with one id a line"

@@ -1,6 +1,5 @@
 """A cache of predicted mels: made from another cache, with a function in place of a model."""
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cache.corpora import build, cache_bytes, make_config, write_corpus, write_records
+from tests.cache.corpora import build, cache_bytes, make_config, records_of, write_corpus, write_records
 from xtts_pipeline.cache.build.predicted import MelComparison, write_predicted_cache
-from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, MelOrigin, load_manifest
 from xtts_pipeline.cache.format.schema import padded_wave, without_padding
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
@@ -32,12 +30,6 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture
-def root(pristine: Path, tmp_path: Path) -> Path:
-    shutil.copytree(pristine, tmp_path / "copy")
-    return tmp_path / "copy"
-
-
 def quieter(_bucket: int, records: Sequence[dict[str, Any]]) -> list[np.ndarray]:
     """Predict each mel a quarter below that of the recording."""
     return [without_padding(record).mel.astype(np.float32) - 0.25 for record in records]
@@ -51,13 +43,7 @@ def predict(
 
 
 def mels_of(cache: Path) -> dict[str, np.ndarray]:
-    manifest = load_manifest(cache)
-    return {
-        example.id: example.mel
-        for shard in manifest.shards
-        for payload in read_records(cache / shard.name)
-        for example in [without_padding(decode_example(payload, manifest.spec_of_shard[shard.name]))]
-    }
+    return {record["id"]: without_padding(record).mel for _, record in records_of(cache)}
 
 
 def test_a_predicted_cache_has_other_mels_and_is_the_same_elsewhere(root: Path) -> None:

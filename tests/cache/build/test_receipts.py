@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.cache.corpora import build, write_corpus
+from tests.damage import flip_bit, forged
 from xtts_pipeline.cache.build.receipts import load_receipt, receipt_bytes, receipt_path, source_stat
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.shards import ShardName
-from xtts_pipeline.system.sealed_json import canonical_json, seal_json, strip_seal, unseal_json
+from xtts_pipeline.system.sealed_json import canonical_json, seal_json, strip_seal
 
 
 def test_a_receipt_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -27,10 +28,9 @@ def test_a_damaged_or_foreign_receipt_is_ignored(tmp_path: Path) -> None:
     path = receipt_path(tmp_path / "cache", name)
     data = path.read_bytes()
     for bit in range(8 * len(data)):
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(bytes(changed))
+        flip_bit(path, *divmod(bit, 8))
         assert load_receipt(tmp_path / "cache", name) is None
+        flip_bit(path, *divmod(bit, 8))
     other = ShardName("train", 1, 2)
     receipt_path(tmp_path / "cache", other).write_bytes(data)
     assert load_receipt(tmp_path / "cache", other) is None
@@ -45,10 +45,8 @@ def test_a_receipt_that_cannot_be_true_is_ignored_though_its_seal_is_right(
 ) -> None:
     build(write_corpus(tmp_path / "data", 4), tmp_path / "cache")
     name = ShardName("train", 0, 1)
-    path = receipt_path(tmp_path / "cache", name)
-    content = unseal_json(path.read_bytes())
-    (content if key in content else content["rows"][0])[key] = value
-    path.write_bytes(seal_json(content))
+    with forged(receipt_path(tmp_path / "cache", name)) as content:
+        (content if key in content else content["rows"][0])[key] = value
     assert load_receipt(tmp_path / "cache", name) is None
     # The shard is written again, and the cache is the same.
     manifest = load_manifest(tmp_path / "cache")

@@ -1,6 +1,5 @@
 """Stored waves: the sound under the mel frames, in shard files beside those of the mels."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 import soundfile
 
 from tests.cache.corpora import build, cache_bytes, make_config, modification_times, write_corpus, write_records
+from tests.damage import flip_bit
 from xtts_pipeline.audio.load import load_wave
 from xtts_pipeline.cache.build.pool import local_pool
 from xtts_pipeline.cache.copy import copy_cache
@@ -30,12 +30,6 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("pristine")
     build(write_corpus(root / "data", CLIPS), root / "cache", make_config(WAVES))
     return root
-
-
-@pytest.fixture
-def root(pristine: Path, tmp_path: Path) -> Path:
-    shutil.copytree(pristine, tmp_path / "copy")
-    return tmp_path / "copy"
 
 
 def waves_of(cache: Path) -> dict[str, np.ndarray]:
@@ -121,13 +115,12 @@ def test_waves_of_buckets_lie_beside_their_mels(tmp_path: Path) -> None:
 def test_every_flipped_bit_of_a_wave_file_is_found_and_repaired(root: Path) -> None:
     cache = root / "cache"
     path = next(cache.glob("wave-train-*.tfrecord"))
-    before, data = cache_bytes(cache), bytearray(path.read_bytes())
-    for place in (3, 20, len(data) // 2, len(data) - 1):
-        data[place] ^= 1
-        path.write_bytes(data)
+    before = cache_bytes(cache)
+    for place in (3, 20, path.stat().st_size // 2, -1):
+        flip_bit(path, place)
         report = verify_cache(cache)
         assert {problem.where.split(" ")[0] for problem in report.problems} == {path.name}
-        data[place] ^= 1
+        flip_bit(path, place)
 
     path.unlink()
     assert [str(problem.kind) for problem in verify_cache(cache, "quick").problems] == ["missing"]

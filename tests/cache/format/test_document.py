@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xtts_pipeline.cache.format.example import decode_example
-from xtts_pipeline.cache.format.manifest import Manifest, load_manifest
-from xtts_pipeline.cache.format.tfrecord import read_records
+from tests.cache.corpora import records_of
+from xtts_pipeline.cache.format.manifest import Manifest
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "cache-format.md"
 
@@ -31,12 +30,7 @@ def test_the_documents_example_reads_every_record(
 
     exec(compile(program, str(DOCUMENT), "exec"), names)  # noqa: S102
 
-    manifest = load_manifest(cache)
-    expected = [
-        decode_example(payload, manifest.spec_of_shard[shard.name])
-        for shard in manifest.shards
-        for payload in read_records(cache / shard.name)
-    ]
+    expected = [record for _, record in records_of(cache)]
     found = list(names["read_cache"](cache))
     assert len(found) == len(expected) == 34
     for have, want in zip(found, expected, strict=True):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.damage import flip_bit
 from xtts_pipeline.cache.format.manifest import (
     Counts,
     FileEntry,
@@ -71,13 +72,13 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
-    data = manifest_bytes(make_manifest())
-    for bit in range(0, 8 * len(data), 7):
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << bit % 8
-        (tmp_path / "manifest.json").write_bytes(bytes(changed))
+    path = tmp_path / "manifest.json"
+    path.write_bytes(manifest_bytes(make_manifest()))
+    for bit in range(0, 8 * path.stat().st_size, 7):
+        flip_bit(path, *divmod(bit, 8))
         with pytest.raises(CacheError):
             load_manifest(tmp_path)
+        flip_bit(path, *divmod(bit, 8))
 
 
 @pytest.mark.parametrize(

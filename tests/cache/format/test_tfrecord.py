@@ -8,6 +8,7 @@ import pytest
 import xxhash
 
 from tests.cache.corpora import write_records
+from tests.damage import flip_bit
 from xtts_pipeline.cache.format.tfrecord import FRAME_BYTES, RecordWriter, read_records, record_starts
 from xtts_pipeline.errors import CacheError
 
@@ -55,13 +56,11 @@ def test_an_empty_file_holds_no_records(tmp_path: Path) -> None:
 def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "records"
     write_records(path, [b"one", b"two"])
-    data = path.read_bytes()
-    for bit in range(8 * len(data)):
-        changed = bytearray(data)
-        changed[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(bytes(changed))
+    for bit in range(8 * path.stat().st_size):
+        flip_bit(path, *divmod(bit, 8))
         with pytest.raises(CacheError):
             list(read_records(path))
+        flip_bit(path, *divmod(bit, 8))
 
 
 def test_every_cut_but_one_between_records_is_seen(tmp_path: Path) -> None:
@@ -77,9 +76,7 @@ def test_every_cut_but_one_between_records_is_seen(tmp_path: Path) -> None:
 def test_an_error_names_file_record_and_offset(tmp_path: Path) -> None:
     path = tmp_path / "records"
     write_records(path, [b"one", b"two"])
-    data = bytearray(path.read_bytes())
-    data[-5] ^= 1
-    path.write_bytes(bytes(data))
+    flip_bit(path, -5)
     with pytest.raises(CacheError, match=rf"records: record 1 at byte {FRAME_BYTES + 3}: the payload's checksum"):
         list(read_records(path))
 

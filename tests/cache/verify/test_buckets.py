@@ -1,6 +1,5 @@
 """Verification of caches with buckets: records in the wrong bucket are found."""
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.cache.corpora import write_records
+from tests.damage import flip_bit, forged
+from tests.json_lines import read_json_lines
 from xtts_pipeline.cache.format.example import decode_example, encode_example
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, fingerprint, load_manifest, record_spec
-from xtts_pipeline.cache.format.schema import Example
+from xtts_pipeline.cache.format.schema import without_padding
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.config.schema import Config, DataConfig
 from xtts_pipeline.errors import CacheError
-from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
+from xtts_pipeline.system.sealed_json import canonical_json
 
 BUCKETS = ((8, 12), (12, 18), (16, 24))
 SMALL = "train-00001-of-00003-bucket0.tfrecord"
@@ -37,15 +38,11 @@ def move_first_record(cache: Path, source: str, target: str) -> str:
     """Move a file's first record to the end of another's, padded as that one's are, with its line; return its id."""
     manifest = load_manifest(cache)
     payload, *rest = read_records(cache / source)
-    values = decode_example(payload, manifest.spec_of_shard[source])
-    lengths = values["text_length"], values["mel_length"]
-    example = Example(
-        values["id"], values["tokens"][: lengths[0]], values["mel"][: lengths[1]], values["speaker"], values["language"]
-    )
+    example = without_padding(decode_example(payload, manifest.spec_of_shard[source]))
     moved = encode_example(example, manifest.spec_of_shard[target])
     for name, payloads in ((source, rest), (target, [*read_records(cache / target), moved])):
         write_records(cache / name, payloads)
-    lines = [json.loads(line) for line in (cache / "utterances.jsonl").read_text().splitlines()]
+    lines = read_json_lines(cache / "utterances.jsonl")
     next(line for line in lines if line["id"] == example.id)["shard"] = target
     positions: dict[str, int] = {}
     lines.sort(key=lambda line: line["shard"])
@@ -122,9 +119,7 @@ def test_a_bucket_file_in_a_cache_of_one_shape_is_extra(tmp_path: Path, write_ca
 
 def test_a_damaged_byte_in_any_bucket_is_found(cache: Path) -> None:
     for name in (SMALL, LARGE):
-        data = bytearray((cache / name).read_bytes())
-        data[len(data) // 2] ^= 1
-        (cache / name).write_bytes(bytes(data))
+        flip_bit(cache / name, (cache / name).stat().st_size // 2)
 
     assert {where.split(" ")[0] for kind, where, _ in problems_of(cache) if kind in ("checksum", "record")} == {
         SMALL,
@@ -134,30 +129,18 @@ def test_a_damaged_byte_in_any_bucket_is_found(cache: Path) -> None:
 
 @pytest.mark.parametrize("key", ["records", "bytes", "mtime_ns", "shard_checksum", "shard"])
 def test_a_receipt_of_other_files_is_found(cache: Path, key: str) -> None:
-    path = cache / "receipts" / "train-00001-of-00003.json"
-    content = unseal_json(path.read_bytes())
-    entry = content["more_files"][1]
-    entry[key] = {"shard_checksum": "0" * 32, "shard": SMALL}.get(key, 1 if key == "mtime_ns" else 0)
-    content.pop("checksum", None)
-    path.write_bytes(seal_json(content))
+    with forged(cache / "receipts" / "train-00001-of-00003.json") as content:
+        entry = content["more_files"][1]
+        entry[key] = {"shard_checksum": "0" * 32, "shard": SMALL}.get(key, 1 if key == "mtime_ns" else 0)
 
     found = [kind for kind, where, _ in problems_of(cache, "quick") if where.startswith("receipts/")]
 
     assert found == ([] if key == "mtime_ns" else ["receipt"])  # a time is nobody's business but preprocess's
 
 
-def change_manifest(cache: Path, change: Callable[[dict[str, object]], None]) -> None:
-    content = unseal_json((cache / "manifest.json").read_bytes())
-    content.pop("checksum", None)
-    change(content)
-    (cache / "manifest.json").write_bytes(seal_json(content))
-
-
 def test_a_wrong_bucket_number_in_the_manifest_is_found(cache: Path) -> None:
-    def renumber(content: dict[str, object]) -> None:
-        content["shards"][0]["bucket"] = 1  # type: ignore[index]
-
-    change_manifest(cache, renumber)
+    with forged(cache / "manifest.json") as content:
+        content["shards"][0]["bucket"] = 1
 
     assert problems_of(cache)[0][:2] == ("manifest", "manifest.json")
     with pytest.raises(CacheError, match=r"train-00000-of-00003-bucket0.tfrecord.bucket: found 1, expected 0"):
@@ -179,7 +162,8 @@ def test_a_wrong_bucket_number_in_the_manifest_is_found(cache: Path) -> None:
     ],
 )
 def test_buckets_that_break_the_rules_are_found(cache: Path, buckets: object, message: str) -> None:
-    change_manifest(cache, lambda content: content.update(buckets=buckets))
+    with forged(cache / "manifest.json") as content:
+        content["buckets"] = buckets
 
     with pytest.raises(CacheError, match=message):
         load_manifest(cache)
@@ -189,7 +173,8 @@ def test_other_edges_with_a_fingerprint_to_match_do_not_fit_the_records(cache: P
     manifest, edges = load_manifest(cache), ((9, 12), (12, 18), (16, 24))
     config = Config(audio=manifest.audio, text=manifest.text, limits=manifest.limits, data=DataConfig(buckets=edges))
     prints = fingerprint(config, manifest.symbols)
-    change_manifest(cache, lambda content: content.update(buckets=[list(pair) for pair in edges], fingerprint=prints))
+    with forged(cache / "manifest.json") as content:
+        content.update(buckets=[list(pair) for pair in edges], fingerprint=prints)
 
     assert any(kind == "record" and "bucket0" in where for kind, where, _ in problems_of(cache))
 

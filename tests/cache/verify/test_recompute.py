@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from tests.cache.corpora import (
+    THREAD_POOL,
     build,
     cache_bytes,
     modification_times,
@@ -18,13 +18,16 @@ from tests.cache.corpora import (
     write_metadata,
     write_records,
 )
+from tests.calling import xtts
+from tests.damage import flip_bit
+from xtts_pipeline.cache.build.pool import Pool, local_pool
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import load_manifest, record_spec
 from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.cache.verify import recompute
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.cli.commands.verify_cache import verify
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError
 
 CLIPS = 24
@@ -38,20 +41,17 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture
-def root(pristine: Path, tmp_path: Path) -> Path:
-    shutil.copytree(pristine, tmp_path / "copy")
-    return tmp_path / "copy"
-
-
 def deep(root: Path, sample: int = CLIPS) -> list[tuple[str, str]]:
     report = verify(root / "cache", level="deep", data=root / "data", sample=sample, repair=False, jobs=1)
     assert report.sampled == sample
     return [(str(problem.kind), problem.detail) for problem in report.problems]
 
 
-def repair(root: Path, data: str = "data") -> bool:
-    return verify(root / "cache", level="full", data=root / data, sample=None, repair=True, jobs=1).valid
+def repair(root: Path, data: str = "data", pool: Pool = THREAD_POOL) -> bool:
+    """Repair a cache, by default in this process: a worker process takes seconds to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recompute, "local_pool", lambda _jobs: pool)
+        return verify(root / "cache", level="full", data=root / data, sample=None, repair=True, jobs=1).valid
 
 
 def remove_sounds(data: Path) -> None:
@@ -157,9 +157,7 @@ def test_validation_clips_of_a_second_corpus_are_no_problem(tmp_path: Path) -> N
     metadata.write_text(metadata.read_text().replace("clip-", "other-"), encoding="utf-8")
     for path in (second / "wavs").iterdir():
         path.rename(path.with_name(path.name.replace("clip-", "other-")))
-    done = CliRunner().invoke(
-        cli, ["preprocess", "--data", str(first), "--val-data", str(second), "--cache", str(tmp_path / "cache")]
-    )
+    done = xtts("preprocess", "--data", first, "--val-data", second, "--cache", tmp_path / "cache")
     assert done.exit_code == 0, done.output
     assert deep(tmp_path, 20) == []
     shutil.rmtree(tmp_path / "cache" / "receipts")
@@ -178,9 +176,7 @@ def test_clips_of_a_merged_cache_from_another_corpus_are_left_out(tmp_path: Path
         for path in (corpus / "wavs").iterdir():
             path.rename(path.with_name(path.name.replace("clip-", f"{name}-")))
         build(corpus, tmp_path / f"{name}-cache")
-    done = CliRunner().invoke(
-        cli, ["cache", "merge", *(str(tmp_path / name) for name in ("data-cache", "other-cache", "cache"))]
-    )
+    done = xtts("cache", "merge", *(tmp_path / name for name in ("data-cache", "other-cache", "cache")))
     assert done.exit_code == 0, done.output
     report = verify(tmp_path / "cache", level="deep", data=tmp_path / "data", sample=24, repair=False, jobs=1)
     assert (report.sampled, report.problems) == (12, ())
@@ -212,16 +208,14 @@ def test_repair_writes_what_is_broken_and_nothing_else(root: Path) -> None:
     cache = root / "cache"
     expected, times = cache_bytes(cache), modification_times(cache)
     shards = load_manifest(cache).shard_names("train")
-    data = bytearray((cache / shards[0]).read_bytes())
-    data[700] ^= 4
-    (cache / shards[0]).write_bytes(data)
+    flip_bit(cache / shards[0], 700, 2)
     os.utime(cache / shards[0], ns=(times[shards[0]], times[shards[0]]))
     (cache / shards[1]).unlink()
     (cache / "receipts" / f"{Path(shards[2]).stem}.json").write_text("{}")
     (cache / "rejected.jsonl").unlink()
     (cache / "rejected.jsonl").symlink_to("/dev/null")
 
-    assert repair(root)
+    assert repair(root, pool=local_pool(1))
 
     assert cache_bytes(cache) == expected
     untouched = set(expected) - {*shards[:3], "manifest.json", "rejected.jsonl"}

@@ -1,20 +1,17 @@
 """The options, files and errors of `xtts benchmark`; the measurements are tested in tests/perf/benchmark."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from tests.calling import start_xtts, xtts
 from tests.perf.corpora import write_corpus
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.commands.benchmark import BenchmarkSuite
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError, StepError
 from xtts_pipeline.perf.benchmark.naive import write_shard
@@ -34,7 +31,7 @@ NOTHING: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", ["preprocess", "input", "step", "all"])
 def test_every_benchmark_explains_itself(name: str):
-    ended = CliRunner().invoke(cli, ["benchmark", name, "--help"])
+    ended = xtts("benchmark", name, "--help")
 
     assert ended.exit_code == 0
     assert all(option in ended.output for option in ("--cache", "--config", "--set", "--json", "--output"))
@@ -88,29 +85,9 @@ def test_a_process_that_fails_is_an_error(tmp_path: Path):
 @pytest.mark.slow
 def test_input_as_a_program_prints_json_alone_and_writes_its_files(tmp_path: Path, write_cache: WriteCache):
     write_cache(tmp_path / "cache", train=9)
-    command = [
-        sys.executable,
-        "-m",
-        "xtts_pipeline",
-        "benchmark",
-        "input",
-        "--cache",
-        str(tmp_path / "cache"),
-        "--rounds",
-        "1",
-    ]
-    command += [
-        "--seconds",
-        "0.1",
-        "--clips",
-        "4",
-        "--set",
-        "training.batch_size=2",
-        "--output",
-        str(tmp_path / "out"),
-        "--json",
-    ]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    words = ("--cache", tmp_path / "cache", "--output", tmp_path / "out", "--set", "training.batch_size=2", "--json")
+    ended = start_xtts("benchmark", "input", *words, "--rounds", 1, "--seconds", 0.1, "--clips", 4)
+    assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
 
     assert "ours/librosa" in found["ratios"]

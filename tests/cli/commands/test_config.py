@@ -1,16 +1,13 @@
 """`xtts config`: earlier settings become new ones, every key is accounted for, and presets are described."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from tests.calling import start_xtts, xtts
 from xtts_pipeline.cli.commands.config import Migration, migrate
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config, preset_names
 from xtts_pipeline.config.migration import GROUPS, RULES
 from xtts_pipeline.config.schema import Config
@@ -251,17 +248,17 @@ def test_the_document_has_every_key_in_its_group() -> None:
 
 def test_the_command_prints_settings_alone_on_stdout(tmp_path: Path) -> None:
     (tmp_path / "old.yaml").write_text(OLD, encoding="utf-8")
-    command = [sys.executable, "-m", "xtts_pipeline", "config", "migrate"]
-    done = subprocess.run([*command, tmp_path / "old.yaml", "--json"], capture_output=True, text=True, check=True)
+    done = start_xtts("config", "migrate", tmp_path / "old.yaml", "--json")
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["settings"]["training"]["batch_size"] == 56
-    nothing = subprocess.run(command, capture_output=True, text=True, check=False)
+    nothing = start_xtts("config", "migrate")
     assert nothing.returncode == 2
     assert nothing.stderr.startswith("xtts: nothing to migrate; ")
 
 
 def test_every_preset_is_listed_with_what_it_is_for() -> None:
-    listed = json.loads(CliRunner().invoke(cli, ["config", "presets", "--json"]).stdout)
+    listed = json.loads(xtts("config", "presets", "--json").stdout)
     assert list(listed) == preset_names()
     assert all(len(description) > 20 for description in listed.values())
-    lines = CliRunner().invoke(cli, ["config", "presets"]).stdout.splitlines()
+    lines = xtts("config", "presets").stdout.splitlines()
     assert f"tiny               {listed['tiny']}" in lines

@@ -6,11 +6,10 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
 
+from tests.calling import xtts
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cli.commands import diagnose as module
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import dump_config
 from xtts_pipeline.errors import CacheError, CheckpointError
 from xtts_pipeline.training.checkpoints.run_folder import NETWORK_NAME, write_cache_path, write_config
@@ -42,7 +41,7 @@ def test_a_run_is_diagnosed_with_its_own_cache_and_settings(
     (run / NETWORK_NAME).unlink()
     write_cache_path(run, tmp_path / "own")
 
-    result = CliRunner().invoke(cli, ["diagnose", kind, "--run", str(run), "--set", "training.batch_size=2"])
+    result = xtts("diagnose", kind, "--run", run, "--set", "training.batch_size=2")
 
     ((_, cache, _, config),) = diagnosed
     assert cache == tmp_path / "own"
@@ -61,7 +60,7 @@ def test_a_run_says_before_its_first_checkpoint_what_it_trains(
     write_config(tmp_path / "run", dump_config(training_config(manifest, (), (), 2)), "vocoder")
     write_cache_path(tmp_path / "run", tmp_path / "cache")
 
-    error = CliRunner().invoke(cli, ["diagnose", kind, "--run", str(tmp_path / "run")]).exception
+    error = xtts("diagnose", kind, "--run", tmp_path / "run").exception
 
     assert isinstance(error, CacheError)
     assert "has no stored waves" in str(error)
@@ -70,13 +69,12 @@ def test_a_run_says_before_its_first_checkpoint_what_it_trains(
 @pytest.mark.parametrize("kind", ["retracing", "gpu"])
 def test_a_vocoder_needs_stored_waves(tmp_path: Path, write_cache: Callable[..., Manifest], kind: str) -> None:
     write_cache(tmp_path / "cache")
-    arguments = ["diagnose", kind, "--cache", str(tmp_path / "cache"), "--network", "vocoder"]
-    error = CliRunner().invoke(cli, arguments).exception
+    error = xtts("diagnose", kind, "--cache", tmp_path / "cache", "--network", "vocoder").exception
     assert isinstance(error, CacheError)
     assert "has no stored waves; add them by" in str(error)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    error = CliRunner().invoke(cli, ["diagnose", "input", "--run", str(tmp_path)]).exception
+    error = xtts("diagnose", "input", "--run", tmp_path).exception
     assert isinstance(error, CheckpointError)
     assert "no config.yaml here; expected a run folder" in str(error)

@@ -14,6 +14,7 @@ import soundfile
 
 from tests.cache.corpora import build, make_config, write_clip, write_corpus
 from tests.cli.commands.parrot import CONFIG, Parrot
+from tests.json_lines import read_json_lines
 from xtts_pipeline.cache.format.manifest import MelOrigin, fingerprint, load_manifest
 from xtts_pipeline.cli.commands import evaluate as command
 from xtts_pipeline.corpus.options import ReadOptions
@@ -153,7 +154,7 @@ def test_the_folder_holds_sounds_pictures_rows_and_a_page(
         "utterances.jsonl",
     ]
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == json.loads(json.dumps(report.to_json()))
-    rows = [json.loads(line) for line in (tmp_path / "out" / "utterances.jsonl").read_text().splitlines()]
+    rows = read_json_lines(tmp_path / "out" / "utterances.jsonl")
     assert [row["id"] for row in rows] == [utterance.entry.id for utterance in report.utterances]
     assert rows[0]["sounds"] == {"spoken": "0000-spoken.wav", "copy": "0000-copy.wav"}
     page = (tmp_path / "out" / "index.html").read_text()
@@ -267,13 +268,26 @@ def test_phoneme_errors_are_those_of_a_recogniser(
     assert "PER to truth   0.250 over 8 phonemes" in report.to_text()
 
 
-def test_phoneme_errors_without_the_extra_are_refused_before_anything_is_loaded(
-    evaluate: Callable[..., command.EvaluationReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("option", "package", "said"),
+    [
+        ("phoneme_error_rate", "hama", "hama is not installed"),
+        ("judges", "speechmos.dnsmos", r"--judges: speechmos\.dnsmos is not installed"),
+    ],
+)
+def test_figures_without_their_extra_are_refused_before_anything_is_loaded(
+    evaluate: Callable[..., command.EvaluationReport],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
+    package: str,
+    said: str,
 ):
-    monkeypatch.setitem(sys.modules, "hama", None)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(command, "tensorflow", None)
 
-    with pytest.raises(ConfigError, match="hama is not installed"):
-        evaluate(phoneme_error_rate=True)
+    with pytest.raises(ConfigError, match=said):
+        evaluate(**{option: True})
     assert not (tmp_path / "out").exists()
 
 
@@ -320,7 +334,7 @@ def test_judges_hear_recordings_both_copies_and_speech(
         ["Griffin-Lim", "2.00", f"{judged['copy_griffin_lim']['dnsmos_overall']:.2f}", "0.500"],
     ]
     assert "warning: --judges without pesq: not installed" in capsys.readouterr().err
-    first = json.loads((tmp_path / "out" / "utterances.jsonl").read_text().splitlines()[0])
+    first = read_json_lines(tmp_path / "out" / "utterances.jsonl")[0]
     assert first["judges"]["copy"]["stoi"] == 0.75
     copied, by_griffin_lim = (
         soundfile.read(tmp_path / "out" / first["sounds"][label], dtype="int16")[0]
@@ -328,16 +342,6 @@ def test_judges_hear_recordings_both_copies_and_speech(
     )
     assert np.abs(copied).max() > 1_000
     assert not np.array_equal(copied, by_griffin_lim)
-
-
-def test_judges_without_the_extra_are_refused_before_anything_is_loaded(
-    evaluate: Callable[..., command.EvaluationReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setitem(sys.modules, "speechmos.dnsmos", None)
-
-    with pytest.raises(ConfigError, match=r"--judges: speechmos\.dnsmos is not installed"):
-        evaluate(judges=True)
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_corpus_that_is_not_there_is_refused_by_its_name_before_anything_is_loaded(

@@ -4,8 +4,6 @@ import io
 import json
 import os
 import struct
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +12,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests.calling import start_xtts
+from tests.json_lines import read_json_lines
 from xtts_pipeline.errors import Reason
 
 RATE = 22_050
@@ -130,28 +130,12 @@ def test_each_hostile_row_is_rejected_for_its_reason_and_the_build_continues(
     corpus: tuple[Path, Counter[str]], tmp_path: Path
 ) -> None:
     root, expected = corpus
-    command = [
-        sys.executable,
-        "-m",
-        "xtts_pipeline",
-        "preprocess",
-        "--data",
-        root,
-        "--cache",
-        tmp_path / "cache",
-        "--json",
-    ]
-    command += ["--set", "limits.max_mel_frames=200"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=600)
+    words = ("preprocess", "--data", root, "--cache", tmp_path / "cache", "--json", "--set=limits.max_mel_frames=200")
+    done = start_xtts(*words, timeout=600)
     assert done.returncode == 1, done.stderr  # over --max-rejected, and still complete
     report = json.loads(done.stdout)
     assert (report["read"], report["kept"], report["rejected"]) == (COUNT + 1, 1, COUNT)
     assert "Traceback" not in done.stderr
-    found = Counter(
-        json.loads(line)["reason"] for line in (tmp_path / "cache" / "rejected.jsonl").read_text().splitlines()
-    )
-    assert found == expected
-    tolerant = subprocess.run(
-        [*map(str, command), "--max-rejected", "100%"], capture_output=True, text=True, check=False, timeout=600
-    )
+    assert Counter(line["reason"] for line in read_json_lines(tmp_path / "cache" / "rejected.jsonl")) == expected
+    tolerant = start_xtts(*words, "--max-rejected", "100%", timeout=600)
     assert tolerant.returncode == 0, tolerant.stderr

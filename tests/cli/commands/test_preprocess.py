@@ -15,17 +15,17 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from tests.cache.build.test_pool import SABOTAGE
 from tests.cache.corpora import SETTINGS, cache_bytes, write_clip, write_corpus, write_metadata
+from tests.calling import xtts
 from tests.waiting import WAIT_SECONDS, wait_until
 from xtts_pipeline.audio.load import decode_wave
 from xtts_pipeline.cache.build import pool, workers
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.format.padding import padding_share
 from xtts_pipeline.cache.verify.verify import verify_cache
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError, CorpusError
 
 # Many small shards: a run can be killed between any two of them.
@@ -103,7 +103,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[str], object]]:
 
 
 def preprocess(data: Path, cache: Path, *options: str) -> Result:
-    return CliRunner().invoke(cli, ["preprocess", "--data", str(data), "--cache", str(cache), *SETTINGS, *options])
+    return xtts("preprocess", "--data", data, "--cache", cache, *SETTINGS, *options)
 
 
 def replace_clip(data: Path, name: str, hz: float, times: Iterator[int]) -> None:

@@ -3,13 +3,12 @@
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from tests.cache.corpora import SETTINGS, build, modification_times, write_corpus, write_metadata
+from tests.calling import xtts
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.recompute import check_sources
 from xtts_pipeline.cli import main
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, LayoutError
 
@@ -25,14 +24,13 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_how_a_folder_is_read_is_printed_as_options(data: Path) -> None:
-    words = ["preprocess", "--data", str(data), "--dry-run", "--jobs", "1"]
-    words += [*SETTINGS, "--set=text.language=de"]
-    refused = CliRunner().invoke(cli, words).exception
+    words = ("preprocess", "--data", data, "--dry-run", "--jobs", 1, *SETTINGS, "--set=text.language=de")
+    refused = xtts(*words).exception
     assert isinstance(refused, LayoutError)
     found, remedy = str(refused).split("\n")
     assert found == f"{data / 'Texte.csv'}: 40 lines are not UTF-8, the first is line 2"
     assert remedy.startswith("add --encoding cp1252 if line 2 is: clip-000.wav;Tür 0;")
-    read = CliRunner().invoke(cli, [*words, "--encoding", "cp1252"])
+    read = xtts(*words, "--encoding", "cp1252")
     options = "--columns audio=datei,text=text --audio-dir wavs --encoding cp1252"
     assert (read.stderr, read.exit_code) == (f"read by --layout manifest {options}\n", 0)
 
@@ -76,9 +74,8 @@ def test_a_column_that_may_name_the_speakers_is_noted(
         f"clip-{number:03d}.wav;Text {number};{speakers[number * len(speakers) // 40]}\n" for number in range(40)
     )
     (root / "list.csv").write_text(f"Datei;Text;{column}\n{rows}")
-    words = ["preprocess", "--data", str(root), "--dry-run", "--jobs", "1"]
-    words += SETTINGS
-    read = CliRunner().invoke(cli, [*words, *(["--columns", given] if given else [])])
+    words = ("preprocess", "--data", root, "--dry-run", "--jobs", 1, *SETTINGS)
+    read = xtts(*words, *(["--columns", given] if given else []))
     first, rest = read.stderr.split("\n", 1)
     assert (first.startswith("read by --layout manifest"), rest, read.exit_code) == (True, note, 0)
 
@@ -92,11 +89,10 @@ def test_speakers_in_a_table_without_a_header_are_noted(tmp_path: Path, name: st
         f"{prefix}clip-{number:03d}{ending}|{'ann' if number % 2 else 'bob'}|Text {number}\n" for number in range(40)
     ]
     (root / name).write_text("".join(rows))
-    words = ["preprocess", "--data", str(root), "--dry-run", "--jobs", "1"]
-    words += SETTINGS
+    words = ("preprocess", "--data", root, "--dry-run", "--jobs", 1, *SETTINGS)
     note = "column 2 is not used; add --columns speaker=2 if it names the speakers"
-    assert CliRunner().invoke(cli, words).stderr.splitlines()[-1] == note
-    read = CliRunner().invoke(cli, [*words, "--columns", "speaker=2"])
+    assert xtts(*words).stderr.splitlines()[-1] == note
+    read = xtts(*words, "--columns", "speaker=2")
     assert (read.exit_code, "not used" in read.stderr) == (0, False)
 
 
@@ -120,7 +116,7 @@ def test_an_error_of_a_layout_is_two_lines(monkeypatch: pytest.MonkeyPatch, caps
     ],
 )
 def test_a_wrong_option_is_a_usage_error(data: Path, words: list[str], problem: str) -> None:
-    result = CliRunner().invoke(cli, ["preprocess", "--data", str(data), *words])
+    result = xtts("preprocess", "--data", data, *words)
     assert (result.exit_code, problem in result.output) == (2, True)
 
 
@@ -129,8 +125,7 @@ def test_a_corpus_that_has_no_clip_for_validation_is_a_warning(tmp_path: Path) -
     (root / "metadata.csv").unlink()
     rows = "".join(f"wavs/clip-{number:03d}.wav,clip {number},train\n" for number in range(4))
     (root / "list.csv").write_text(f"file,text,split\n{rows}")
-    words = ["preprocess", "--data", str(root), "--cache", str(tmp_path / "cache"), "--jobs", "1"]
-    done = CliRunner().invoke(cli, [*words, *SETTINGS])
+    done = xtts("preprocess", "--data", root, "--cache", tmp_path / "cache", "--jobs", 1, *SETTINGS)
     assert "no clip is for validation, since the corpus says so" in done.output
 
 
@@ -144,8 +139,7 @@ def test_validation_clips_with_texts_of_the_training_are_a_warning(tmp_path: Pat
         for number, (text, split) in enumerate(zip(texts, ("train", "train", "val", "val"), strict=True))
     )
     (root / "list.csv").write_text(f"file,text,split\n{rows}")
-    words = ["preprocess", "--data", str(root), "--cache", str(tmp_path / "cache"), "--jobs", "1"]
-    done = CliRunner().invoke(cli, [*words, *SETTINGS])
+    done = xtts("preprocess", "--data", root, "--cache", tmp_path / "cache", "--jobs", 1, *SETTINGS)
     warning = "warning: 1 of 2 validation clips have the text of a training clip"
     assert (done.exit_code, warning in done.output) == (0, is_known)
 
@@ -159,8 +153,7 @@ def test_a_cache_of_another_corpus_is_refused_and_stays(tmp_path: Path, options:
     write_metadata(tmp_path / "other", 40, changed={number: f"other words {number}" for number in range(40)})
     for path in (tmp_path / "other" / "wavs").iterdir():
         path.write_bytes(path.read_bytes() + bytes(2))
-    words = ["preprocess", "--data", str(tmp_path / "other"), "--cache", str(cache), "--jobs", "1", *options]
-    refused = CliRunner().invoke(cli, words)
+    refused = xtts("preprocess", "--data", tmp_path / "other", "--cache", cache, "--jobs", 1, *options)
     assert isinstance(refused.exception, CacheError)
     assert str(refused.exception).startswith(f"{cache}: holds 20 clips of another corpus, and {tmp_path / 'other'} has")
     assert modification_times(cache) == before

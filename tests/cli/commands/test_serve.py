@@ -10,11 +10,10 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from click.testing import CliRunner
 
+from tests.calling import xtts
 from tests.speaking import make_run
 from xtts_pipeline.cli.commands import serve as serve_module
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import XttsError
 
 
@@ -24,7 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def refusal(*words: object) -> str:
-    result = CliRunner().invoke(cli, ["serve", *map(str, words)])
+    result = xtts("serve", *words)
     assert result.exit_code != 0
     error = result.exception
     assert not isinstance(error, XttsError) or error.exit_code == 2

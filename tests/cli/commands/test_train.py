@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,17 +9,16 @@ from typing import Any
 import click
 import pytest
 import tensorflow as tf
-from click.testing import CliRunner
 
+from tests.calling import start_xtts, xtts
 from tests.cli.commands.conftest import SUMMARY, Killed, WriteCache, begin
+from tests.damage import forged
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, load_manifest, manifest_bytes
 from xtts_pipeline.cli.commands import train as train_module
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.cli.run_options import cache_of_run
 from xtts_pipeline.cli.summary import summary_text
 from xtts_pipeline.config.schema import Config, TrainingConfig
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError, TrainingError
-from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training import loop
 from xtts_pipeline.training.checkpoints.run_folder import locked_run
 from xtts_pipeline.training.checkpoints.state import CHECKPOINT_VERSION
@@ -45,20 +42,9 @@ def test_two_buckets_make_two_traces_and_two_compilations(tmp_path: Path, write_
     # More workers than shards are read at once, as on a machine of many cores.
     settings = ["data.num_workers=16", "data.cache_records=false"]
     settings += [*(f"model.{setting}" for setting in model), *(f"training.{setting}" for setting in training)]
-    command = [
-        sys.executable,
-        "-m",
-        "xtts_pipeline",
-        "train",
-        "--cache",
-        tmp_path / "cache",
-        "--output",
-        tmp_path / "run",
-        "--json",
-    ]
-    done = subprocess.run(
-        [*command, *(f"--set={setting}" for setting in settings)], capture_output=True, text=True, check=True
-    )
+    words = ("--cache", tmp_path / "cache", "--output", tmp_path / "run", "--json")
+    done = start_xtts("train", *words, *(f"--set={setting}" for setting in settings))
+    assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["by_function"] == {
         name: {"traces": 2, "compilations": 2} for name in ("train_step", "evaluate_step")
@@ -138,8 +124,8 @@ def test_a_run_without_a_base_starts_without_one_again(
 
 def test_a_checkpoint_of_another_version_is_refused_with_the_reason(stopped: tuple[Path, Path]) -> None:
     cache, run = stopped
-    state = run / "checkpoints" / "step-00000001" / "state.json"
-    state.write_bytes(seal_json({**unseal_json(state.read_bytes()), "checkpoint_version": 1}))
+    with forged(run / "checkpoints" / "step-00000001" / "state.json") as state:
+        state["checkpoint_version"] = 1
     with pytest.raises(
         CheckpointError, match=rf"step-00000001: checkpoint version 1, expected {CHECKPOINT_VERSION}; train again"
     ):
@@ -232,7 +218,7 @@ def test_options_that_do_not_go_together_are_refused(
     addresses = tuple(f"host-{number}:1" for number in range(workers))
     monkeypatch.setenv("TF_CONFIG", Cluster(addresses, 0).to_tf_config())
     with pytest.raises((click.UsageError, ConfigError, OutputError), match=message):
-        CliRunner().invoke(cli, ["train", *words.split()], standalone_mode=False, catch_exceptions=False)
+        xtts("train", *words.split(), standalone_mode=False, catch_exceptions=False)
 
 
 def test_the_run_is_locked_before_settings_are_measured(

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.cli.commands.conftest import WriteCache, begin
+from tests.damage import forged
 from tests.training.tiny_run import NullMonitor, TinyStep, TinyValidation
 from tests.waiting import wait_until
 from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER
@@ -17,7 +18,6 @@ from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, Manifest, manifes
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import EXIT_UNTRUE, CacheError, TrainingError
 from xtts_pipeline.model.batch import Batch
-from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training import context
 from xtts_pipeline.training.acoustic import task
 
@@ -83,14 +83,12 @@ def test_a_manifest_that_claims_more_records_than_its_shards_hold_is_refused_at_
     cache = tmp_path / "cache"
     write_cache(cache, train=24)
     shutil.rmtree(cache / RECEIPTS_FOLDER)
-    path = cache / MANIFEST_NAME
-    content = unseal_json(path.read_bytes())
-    shard = next(shard for shard in content["shards"] if shard["split"] == "train")
-    more = 10**15 - shard["records"]
-    shard["records"] += more
-    for count in ("read", "kept"):
-        content["counts"][count] += more
-    path.write_bytes(seal_json(content))
+    with forged(cache / MANIFEST_NAME) as content:
+        shard = next(shard for shard in content["shards"] if shard["split"] == "train")
+        more = 10**15 - shard["records"]
+        shard["records"] += more
+        for count in ("read", "kept"):
+            content["counts"][count] += more
     said = rf"{shard['name']} has 1000000000000000 records in {shard['bytes']} bytes, expected at least \d+ bytes"
     (problem,) = verify_cache(cache, "quick").problems
     assert re.match(said, problem.detail)

@@ -1,15 +1,15 @@
 """`xtts train --data`, which trains on a corpus without a cache, as a user types it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import soundfile
 
 from tests.cache.corpora import CONFIG, build, make_config, write_corpus
+from tests.calling import start_xtts
 from tests.data.sounds import tone
+from tests.json_lines import read_json_lines
 
 TINY = [
     *(
@@ -33,19 +33,12 @@ TINY = [
 ]
 
 
-def run_xtts(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "xtts_pipeline", *arguments], capture_output=True, text=True, check=False
-    )
-
-
 def sets(settings: list[str]) -> list[str]:
     return [part for setting in settings for part in ("--set", setting)]
 
 
 def losses(run: Path) -> list[float]:
-    lines = (json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    return [line["loss"] for line in lines if line["split"] == "train"]
+    return [line["loss"] for line in read_json_lines(run / "metrics.jsonl") if line["split"] == "train"]
 
 
 def test_training_without_a_cache_gives_the_losses_of_training_with_one(tmp_path: Path) -> None:
@@ -54,14 +47,14 @@ def test_training_without_a_cache_gives_the_losses_of_training_with_one(tmp_path
     build(data, tmp_path / "cache", make_config())
     common = [*sets(TINY), "--steps", "6", "--json"]
     ends = [
-        run_xtts("train", "--cache", str(tmp_path / "cache"), "--output", str(tmp_path / "cached"), *common),
-        run_xtts("train", "--data", str(data), "--output", str(tmp_path / "native"), *sets(CONFIG), *common),
+        start_xtts("train", "--cache", tmp_path / "cache", "--output", tmp_path / "cached", *common),
+        start_xtts("train", "--data", data, "--output", tmp_path / "native", *sets(CONFIG), *common),
     ]
     assert [end.returncode for end in ends] == [0, 0], ends[0].stderr + ends[1].stderr
     assert "ljspeech: read 40 = kept 39 + rejected 1 (audio_missing 1)" in ends[1].stderr
     assert losses(tmp_path / "native") == pytest.approx(losses(tmp_path / "cached"), rel=0.01)
-    [rejected] = (tmp_path / "native" / "rejected.jsonl").read_text(encoding="utf-8").splitlines()
-    assert json.loads(rejected)["reason"] == "audio_missing"
+    [rejected] = read_json_lines(tmp_path / "native" / "rejected.jsonl")
+    assert rejected["reason"] == "audio_missing"
     traces = [json.loads(end.stdout)["traces"] for end in ends]
     assert traces[0] == traces[1]
 
@@ -73,9 +66,9 @@ def test_a_corpus_that_cannot_be_trained_on_is_exit_2_and_one_line_before_anythi
     for arguments, line in (
         ((), "clip-002.wav: found a WAV of 24 bits in format 0x1, expected 16-bit PCM WAV for --data"),
         (("--set", "audio.normalize=lufs"), "audio.normalize: found lufs, expected none, peak or rms with --data"),
-        (("--cache", str(tmp_path)), "--data and --cache: found both, expected one of them"),
+        (("--cache", tmp_path), "--data and --cache: found both, expected one of them"),
     ):
-        end = run_xtts("train", "--data", str(data), "--output", str(run), *sets(CONFIG), *arguments)
+        end = start_xtts("train", "--data", data, "--output", run, *sets(CONFIG), *arguments)
         assert end.returncode == 2
         assert end.stdout == ""
         assert end.stderr.count("\n") == 1
@@ -84,6 +77,6 @@ def test_a_corpus_that_cannot_be_trained_on_is_exit_2_and_one_line_before_anythi
 
 
 def test_val_data_and_layout_need_data() -> None:
-    end = run_xtts("train", "--val-data", "corpus")
+    end = start_xtts("train", "--val-data", "corpus")
     assert (end.returncode, end.stdout) == (2, "")
     assert "--val-data and --layout belong to --data" in end.stderr

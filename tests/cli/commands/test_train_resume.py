@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.cli.commands.conftest import SUMMARY, Killed, WriteCache, begin
+from tests.damage import forged
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError, XttsError
-from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training import loop
 from xtts_pipeline.training.checkpoints.run_folder import write_cache_path
 from xtts_pipeline.training.plan import RunPlan
@@ -27,9 +27,10 @@ def copy_checkpoint(run: Path) -> Path:
 
 def change_state(folder: Path, changes: dict[str, Any], *lost: str) -> None:
     """Change a state.json as a program would: with a new checksum."""
-    state = unseal_json((folder / "state.json").read_bytes())
-    kept = {key: value for key, value in {**state, **changes}.items() if key not in lost}
-    (folder / "state.json").write_bytes(seal_json(kept))
+    with forged(folder / "state.json") as state:
+        state.update(changes)
+        for key in lost:
+            del state[key]
 
 
 def lose_state(folder: Path) -> None:
@@ -73,8 +74,8 @@ def claim_a_huge_step(folder: Path) -> None:
 
 
 def shorten_the_window(folder: Path) -> None:
-    run = unseal_json((folder / "state.json").read_bytes())["run"]
-    change_state(folder, {"run": {**run, "window": [[1.0, 2.0]]}})
+    with forged(folder / "state.json") as state:
+        state["run"]["window"] = [[1.0, 2.0]]
 
 
 def add_a_key(folder: Path) -> None:

@@ -2,33 +2,32 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.calling import start_xtts
+from tests.damage import flip_bit
+
 SHARD = "train-00001-of-00003.tfrecord"
 
 
-def xtts(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "xtts_pipeline", "verify-cache", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def verify(*words: object) -> subprocess.CompletedProcess[str]:
+    return start_xtts("verify-cache", *words)
 
 
 @pytest.mark.parametrize("level", ["quick", "full"])
 def test_a_sound_cache_exits_with_0(cache: Path, level: str) -> None:
-    result = xtts("--cache", cache, "--level", level, "--json")
+    result = verify("--cache", cache, "--level", level, "--json")
 
     assert (result.returncode, result.stderr) == (0, "")
     assert json.loads(result.stdout)["valid"] is True
 
 
 def test_a_flipped_bit_exits_with_1_and_names_the_file(cache: Path) -> None:
-    data = bytearray((cache / SHARD).read_bytes())
-    data[-1] ^= 1
-    (cache / SHARD).write_bytes(data)
+    flip_bit(cache / SHARD, -1)
 
-    as_json, as_text = xtts("--cache", cache, "--json"), xtts("--cache", cache)
+    as_json, as_text = verify("--cache", cache, "--json"), verify("--cache", cache)
 
     assert as_json.returncode == as_text.returncode == 1
     assert {problem["kind"] for problem in json.loads(as_json.stdout)["problems"]} == {"checksum", "record"}
@@ -38,7 +37,7 @@ def test_a_flipped_bit_exits_with_1_and_names_the_file(cache: Path) -> None:
 
 def test_no_cache_exits_with_2_and_one_line(tmp_path: Path) -> None:
     for folder in (tmp_path / "absent", tmp_path):
-        result = xtts("--cache", folder, "--json")
+        result = verify("--cache", folder, "--json")
 
         assert (result.returncode, result.stdout) == (2, "")
         assert result.stderr.count("\n") == 1
@@ -48,11 +47,11 @@ def test_no_cache_exits_with_2_and_one_line(tmp_path: Path) -> None:
 def test_any_other_folder_exits_with_1(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
 
-    assert xtts("--cache", tmp_path).returncode == 1
+    assert verify("--cache", tmp_path).returncode == 1
 
 
 def test_deep_without_a_corpus_is_a_usage_error(cache: Path) -> None:
-    result = xtts("--cache", cache, "--level", "deep")
+    result = verify("--cache", cache, "--level", "deep")
 
     assert result.returncode == 2
     assert "add --data DIR" in result.stderr
@@ -60,7 +59,7 @@ def test_deep_without_a_corpus_is_a_usage_error(cache: Path) -> None:
 
 @pytest.mark.parametrize("options", [["--data", "corpus"], ["--level", "quick", "--data", "corpus"], ["--sample", "3"]])
 def test_an_option_that_nothing_would_use_is_a_usage_error(cache: Path, options: list[str]) -> None:
-    result = xtts("--cache", cache, *options)
+    result = verify("--cache", cache, *options)
 
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(f"xtts: {options[-2]}: only --level deep ")

@@ -23,9 +23,9 @@ def users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
 
 
-def sounds(root: Path, folder: str = "", suffix: str = ".wav") -> None:
+def sounds(root: Path, folder: str = "", suffix: str = ".wav", prefix: str = "") -> None:
     for number, name in enumerate(CLIPS):
-        path = root / folder / f"{name}{suffix}"
+        path = root / folder / f"{prefix}{name}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
         soundfile.write(path, np.full(80 + number, 0.1), 8_000)
 
@@ -113,10 +113,7 @@ def m_ailabs_mixed(root: Path) -> None:
 
 
 def mls(root: Path) -> None:
-    for number, name in enumerate(CLIPS):
-        path = root / f"train/audio/77/88/77_88_{name}.flac"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        soundfile.write(path, np.full(80 + number, 0.1), 8_000)
+    sounds(root, "train/audio/77/88", ".flac", prefix="77_88_")
     table(root, "train/transcripts.txt", "77_88_{name}\t{text}")
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from click.testing import CliRunner
 
-from xtts_pipeline.cli.main import cli
+from tests.calling import xtts
+from tests.json_lines import read_json_lines
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice, demo_sentences
 from xtts_pipeline.corpus.read import read_corpus
@@ -49,10 +49,6 @@ def speak_book(path: Path, sentences: list[str]) -> list[Word]:
     return words
 
 
-def read_lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
 @pytest.fixture(scope="module")
 def book(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Word]]:
     """Return a folder of one recording, and its words; some sentences have no text, and some text has no sound."""
@@ -71,7 +67,7 @@ def corpus(book: tuple[Path, list[Word]], tmp_path_factory: pytest.TempPathFacto
 
 
 def test_clips_have_exactly_their_words(book: tuple[Path, list[Word]], corpus: Path):
-    clips = read_lines(corpus / "clips.jsonl")
+    clips = read_json_lines(corpus / "clips.jsonl")
     spoken = [
         [word for start, end, word in book[1] if clip["start"] < (start + end) / 2 < clip["end"]] for clip in clips
     ]
@@ -82,21 +78,21 @@ def test_clips_have_exactly_their_words(book: tuple[Path, list[Word]], corpus: P
 
 
 def test_no_cut_is_within_a_word(book: tuple[Path, list[Word]], corpus: Path):
-    cuts = [clip[side] for clip in read_lines(corpus / "clips.jsonl") for side in ("start", "end")]
+    cuts = [clip[side] for clip in read_json_lines(corpus / "clips.jsonl") for side in ("start", "end")]
 
     assert [word for cut in cuts for word in book[1] if word[0] + 0.02 < cut < word[1] - 0.02] == []
 
 
 def test_numbers_and_abbreviations_are_spelled_out(corpus: Path):
-    assert read_lines(corpus / "clips.jsonl")[0]["text"].startswith("mister Brown paid twenty-five dollars")
+    assert read_json_lines(corpus / "clips.jsonl")[0]["text"].startswith("mister Brown paid twenty-five dollars")
 
 
 def test_a_passage_without_text_is_listed_and_left_out(book: tuple[Path, list[Word]], corpus: Path):
     words_before = sum(len(spell(sentence)) for sentence in SENTENCES[: FOREIGN.start])
     words_inside = sum(len(spell(sentence)) for sentence in SENTENCES[FOREIGN])
     start, end = book[1][words_before][0], book[1][words_before + words_inside - 1][1]
-    left_out = [line for line in read_lines(corpus / "left_out.jsonl") if line["problem"] == "sound_without_text"]
-    kept = read_lines(corpus / "clips.jsonl")
+    left_out = [line for line in read_json_lines(corpus / "left_out.jsonl") if line["problem"] == "sound_without_text"]
+    kept = read_json_lines(corpus / "clips.jsonl")
 
     assert sum(line["end"] - line["start"] for line in left_out) > 0.5 * (end - start)
     assert all(start - 0.5 < line["start"] < line["end"] < end + 0.5 for line in left_out)
@@ -104,7 +100,7 @@ def test_a_passage_without_text_is_listed_and_left_out(book: tuple[Path, list[Wo
 
 
 def test_text_that_nobody_speaks_is_listed_and_no_word_is_lost(corpus: Path):
-    lines = read_lines(corpus / "clips.jsonl") + read_lines(corpus / "left_out.jsonl")
+    lines = read_json_lines(corpus / "clips.jsonl") + read_json_lines(corpus / "left_out.jsonl")
     unread = [line["text"] for line in lines if line.get("problem") == "text_without_sound"]
     transcript = SENTENCES[: FOREIGN.start] + SENTENCES[FOREIGN.stop :]
     in_order = sorted((line for line in lines if line["text"]), key=lambda line: line["id"])
@@ -115,7 +111,7 @@ def test_text_that_nobody_speaks_is_listed_and_no_word_is_lost(corpus: Path):
 
 def test_the_corpus_is_read_without_an_option_at_the_rate_of_the_source(corpus: Path):
     read = read_corpus(corpus)
-    kept = {line["id"]: line for line in read_lines(corpus / "clips.jsonl")}
+    kept = {line["id"]: line for line in read_json_lines(corpus / "clips.jsonl")}
 
     assert read.reading.layout == "ljspeech"
     assert [row.text for row in read.utterances] == [line["text"] for line in kept.values()]
@@ -144,7 +140,7 @@ def test_a_recording_without_a_transcript_is_cut_only(book: tuple[Path, list[Wor
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "b.wav").symlink_to(sound)
 
-    result = CliRunner().invoke(cli, ["segment", "--data", str(tmp_path / "alone"), "--output", str(output)])
+    result = xtts("segment", "--data", tmp_path / "alone", "--output", output)
 
     assert result.exit_code == 0, result.output
     assert "without a transcript: 1 of them, cut only" in result.output
@@ -188,12 +184,14 @@ def test_one_unusable_recording_does_not_stop_the_others(book: tuple[Path, list[
     # What a Mac leaves beside each file.
     for name in ("._good.wav", "._good.txt"):
         (folder / name).write_bytes(b"\0\5\x16\7")
-    result = CliRunner().invoke(cli, ["segment", "--data", str(folder), "--output", str(tmp_path / "clips"), "--json"])
+    result = xtts("segment", "--data", folder, "--output", tmp_path / "clips", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert (report["recordings"], len(report["problems"])) == (2, 1)
     assert "bad.wav" in report["problems"][0]
-    assert {line["source"] for line in read_lines(tmp_path / "clips" / "clips.jsonl")} == {str(folder / "good.wav")}
+    assert {line["source"] for line in read_json_lines(tmp_path / "clips" / "clips.jsonl")} == {
+        str(folder / "good.wav")
+    }
     (folder / "good.wav").unlink()
     with pytest.raises(CorpusError, match=r"bad\.wav"):
         segment_corpus(folder, tmp_path / "none", "en", 10.0)
@@ -230,8 +228,7 @@ def test_a_language_is_written_as_in_other_commands_or_as_a_voice(
     asked: list[str] = []
     monkeypatch.setattr("xtts_pipeline.cli.commands.segment.segment_corpus", lambda *words: asked.append(words[2]))
     monkeypatch.setattr("xtts_pipeline.cli.commands.segment.print_report", lambda *_: None)
-    words = ["segment", "--data", str(tmp_path), "--output", str(tmp_path / "new"), "--language", written]
-    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert xtts("segment", "--data", tmp_path, "--output", tmp_path / "new", "--language", written).exit_code == 0
     assert asked == [found]
 
 

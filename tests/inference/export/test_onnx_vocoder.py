@@ -8,10 +8,10 @@ import onnx
 import onnxruntime
 import pytest
 import tensorflow as tf
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.calling import xtts
 from tests.speaking import make_run, make_vocoder
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import XttsError
 from xtts_pipeline.inference.export import onnx_vocoder
@@ -36,8 +36,7 @@ def generator(vocoder: Path) -> Generator:
 
 
 def export(run: Path, output: Path, *options: str) -> Result:
-    arguments = ["export", "--run", str(run), "--output", str(output), "--format", "onnx", *options]
-    return CliRunner().invoke(cli, arguments)
+    return xtts("export", "--run", run, "--output", output, "--format", "onnx", *options)
 
 
 def test_rows_of_any_number_and_length_have_the_wave_of_the_vocoder(

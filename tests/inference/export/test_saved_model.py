@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import soundfile
 import tensorflow as tf
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.calling import xtts
 from tests.speaking import SYMBOLS, make_run
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import OutputError
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.training.checkpoints.state import read_run_state
@@ -47,8 +47,8 @@ def speak(exported: Path) -> Any:
     return tf.saved_model.load(str(exported)).signatures["serving_default"]
 
 
-def export(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["export", "--format", "saved-model", *map(str, arguments)])
+def export(*words: object) -> Result:
+    return xtts("export", "--format", "saved-model", *words)
 
 
 def inputs_for(*texts: str, **changed: object) -> dict[str, tf.Tensor]:

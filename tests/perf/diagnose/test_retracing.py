@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from click.testing import CliRunner
 
+from tests.calling import xtts
 from tests.perf.commands import run_command
 from xtts_pipeline.cache.format.manifest import load_manifest
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.data.batching import bucket_signatures
 from xtts_pipeline.data.cached import CachedSource
@@ -58,7 +57,7 @@ def test_a_planted_fault_is_named_with_its_remedy(
 
 @pytest.mark.parametrize("command", ["retracing", "input", "gpu"])
 def test_a_step_that_is_not_compiled_is_refused_rather_than_found_healthy(cache: Path, command: str) -> None:
-    done = CliRunner().invoke(cli, ["diagnose", command, "--cache", str(cache), "--set=training.debug_eager=true"])
+    done = xtts("diagnose", command, "--cache", cache, "--set=training.debug_eager=true")
     assert isinstance(done.exception, ConfigError)
     assert str(done.exception).startswith("training.debug_eager: found true, expected the compiled step")
 
@@ -133,7 +132,7 @@ def test_a_pipeline_that_fixes_no_shape_is_found_before_a_batch_is_read(
 
 @pytest.mark.parametrize("option", ["--cache=cache", "--config=tiny", "--set=training.batch_size=4", "--steps=10"])
 def test_a_demonstration_of_settings_that_it_does_not_take_is_refused(option: str) -> None:
-    done = CliRunner().invoke(cli, ["diagnose", "retracing", "--demonstrate", option])
+    done = xtts("diagnose", "retracing", "--demonstrate", option)
     assert done.exit_code == 2
     assert "expected none but --json" in done.output
 

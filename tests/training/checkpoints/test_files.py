@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.damage import flip_bit, forged
 from tests.model.conftest import MODEL, SPEC
 from tests.training.conftest import SETTINGS
 from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.schema import AudioConfig, Config, LimitsConfig
 from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError
 from xtts_pipeline.model.batch import Batch
-from xtts_pipeline.system.sealed_json import seal_json, unseal_json
 from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints import files
 from xtts_pipeline.training.checkpoints.files import (
@@ -112,6 +112,17 @@ def test_only_the_last_checkpoints_are_kept(step: AcousticStep, tmp_path: Path) 
     assert load_checkpoint(tmp_path / "checkpoints" / "step-00000002").step == 2
 
 
+def write_until_full(path: Path, content: bytes) -> None:
+    """Stand for `Path.write_bytes` on a disk with room for ten bytes."""
+    with path.open("wb") as file:
+        file.write(content[:10])
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def refuse_link(*_: object) -> None:
+    raise OSError(errno.EPERM, "Operation not permitted")
+
+
 def save_and_link_best(run: Path, step: AcousticStep, number: int) -> Path:
     return link_best(run, save(run, step, number, keep=1))
 
@@ -142,10 +153,7 @@ def test_weights_of_the_last_and_the_best_checkpoint_are_hard_links(step: Acoust
 def test_a_file_system_without_hard_links_gets_a_copy(
     step: AcousticStep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse_link)
     last = save(tmp_path, step, 5)
     best = link_best(tmp_path, last)
     assert not (last / "weights.safetensors").samefile(best / "weights.safetensors")
@@ -158,16 +166,8 @@ def test_a_full_disk_keeps_the_previous_best_checkpoint(
     save_and_link_best(tmp_path, step, 1)
     last = save(tmp_path, step, 2)
 
-    def refuse_link(*_: object) -> None:
-        raise OSError(errno.EPERM, "Operation not permitted")
-
-    def refuse(path: Path, content: bytes) -> None:
-        with path.open("wb") as file:
-            file.write(content[:10])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     monkeypatch.setattr(os, "link", refuse_link)
-    monkeypatch.setattr(Path, "write_bytes", refuse)
+    monkeypatch.setattr(Path, "write_bytes", write_until_full)
     with pytest.raises(CheckpointError, match="No space left on device"):
         link_best(tmp_path, last)
     assert [path.name for path in (tmp_path / "best").iterdir()] == ["step-00000001"]
@@ -177,13 +177,11 @@ def test_a_full_disk_keeps_the_previous_best_checkpoint(
 @pytest.mark.parametrize("name", ["weights.safetensors", "state.json"])
 def test_every_flipped_bit_is_found(step: AcousticStep, tmp_path: Path, name: str) -> None:
     weights = save(tmp_path, step, 1) / name
-    sound = weights.read_bytes()
-    for position in np.random.default_rng(0).integers(0, len(sound) * 8, 40).tolist():
-        damaged = bytearray(sound)
-        damaged[position // 8] ^= 1 << position % 8
-        weights.write_bytes(damaged)
+    for position in np.random.default_rng(0).integers(0, weights.stat().st_size * 8, 40).tolist():
+        flip_bit(weights, *divmod(position, 8))
         with pytest.raises(CheckpointError, match=r"checksum|not a sound checkpoint"):
             load_checkpoint(tmp_path)
+        flip_bit(weights, *divmod(position, 8))
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
@@ -225,8 +223,8 @@ def test_a_damaged_state_is_named(step: AcousticStep, tmp_path: Path, content: b
 
 
 def test_another_version_is_refused(step: AcousticStep, tmp_path: Path) -> None:
-    state = save(tmp_path, step, 1) / "state.json"
-    state.write_bytes(seal_json({**unseal_json(state.read_bytes()), "checkpoint_version": 99}))
+    with forged(save(tmp_path, step, 1) / "state.json") as state:
+        state["checkpoint_version"] = 99
     with pytest.raises(CheckpointError, match="version 99, expected 6"):
         load_checkpoint(tmp_path)
 
@@ -257,12 +255,7 @@ def test_a_full_disk_keeps_the_old_checkpoint(
 ) -> None:
     save(tmp_path, step, 1)
 
-    def refuse(path: Path, content: bytes) -> None:
-        with path.open("wb") as file:
-            file.write(content[:10])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", refuse)
+    monkeypatch.setattr(Path, "write_bytes", write_until_full)
     with pytest.raises(CheckpointError, match=r"No space left on device.*earlier checkpoints are untouched"):
         save(tmp_path, step, 2)
     assert load_checkpoint(tmp_path).step == 1
@@ -281,10 +274,8 @@ def test_a_full_disk_keeps_the_old_checkpoint(
 def test_a_cache_that_does_not_fit_the_config_is_refused(
     step: AcousticStep, tmp_path: Path, key: str, value: object, said: str
 ) -> None:
-    path = save(tmp_path, step, 1) / "state.json"
-    state = unseal_json(path.read_bytes())
-    state["cache"][key] = value
-    path.write_bytes(seal_json(state))
+    with forged(save(tmp_path, step, 1) / "state.json") as state:
+        state["cache"][key] = value
     with pytest.raises(CheckpointError, match=said):
         load_checkpoint(tmp_path)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.training.checkpoints.test_files import CACHE, CONFIG
+from tests.training.checkpoints.test_files import CACHE, CONFIG, write_until_full
 from tests.waiting import wait_until
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import TrainingConfig
@@ -90,16 +90,11 @@ def test_the_null_saver_notes_steps_and_the_best_evaluation() -> None:
 def test_a_full_disk_is_reported_and_the_next_checkpoint_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(path: Path, content: bytes) -> None:
-        with path.open("wb") as file:
-            file.write(content[:10])
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with saver(tmp_path) as writing:
         writing.start(snapshot(1))
         writing.finish()
         with monkeypatch.context() as patch:
-            patch.setattr(Path, "write_bytes", refuse)
+            patch.setattr(Path, "write_bytes", write_until_full)
             writing.start(snapshot(2, loss=1.0))
             wait_until(lambda: not writing.is_busy)
             error = writing.poll()

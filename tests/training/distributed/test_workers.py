@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 from benchmarks.scaling_processes import free_ports
-from tests.training.test_kills import MODEL, command, held_at, metrics
+from tests.calling import start_xtts
+from tests.json_lines import read_json_lines
+from tests.training.test_kills import MODEL, command, held_at
+from tests.training.tiny_run import read_metrics
 from tests.waiting import wait_until
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
@@ -104,11 +107,11 @@ def finish(cache: Path, run: Path, count: int, steps: int) -> list[dict[str, Any
 
 
 def losses(run: Path) -> list[float]:
-    return [line["loss"] for line in metrics(run) if line["split"] == "train"]
+    return [line["loss"] for line in read_metrics(run) if line["split"] == "train"]
 
 
 def left_out(run: Path) -> list[Any]:
-    return [json.loads(line) for line in (run / "left_out.jsonl").read_text().splitlines()]
+    return read_json_lines(run / "left_out.jsonl")
 
 
 @pytest.mark.parametrize(("count", "voice_latents"), [(2, 4), (4, 0)])
@@ -155,7 +158,7 @@ def test_a_lost_worker_ends_all_and_the_same_command_resumes(
     found, *_ = finish(cache, run, 3, steps)
     assert found["resumed_at_steps"]
     assert found["weights_sha256"] == expected["weights_sha256"]
-    assert metrics(run) == metrics(other)
+    assert read_metrics(run) == read_metrics(other)
     assert left_out(run) == left_out(other)
 
 
@@ -195,15 +198,9 @@ def test_a_worker_that_waits_for_another_one_says_so_and_ends_on_a_signal(
 
 
 def refused(cache: Path, run: Path, count: int, more: Sequence[str]) -> tuple[int, str]:
-    options = ["--cache", str(cache), "--output", str(run), "--steps", "2", *more]
     addresses = [f"127.0.0.1:{number + 1}" for number in range(count)]
-    done = subprocess.run(
-        [sys.executable, "-m", "xtts_pipeline", "train", *options],
-        env=environment(addresses, 0),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ("--cache", cache, "--output", run, "--steps", 2, *more)
+    done = start_xtts("train", *options, env=environment(addresses, 0))
     return done.returncode, done.stderr
 
 

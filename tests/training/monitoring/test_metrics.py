@@ -1,4 +1,3 @@
-import json
 import math
 import time
 from pathlib import Path
@@ -6,6 +5,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from tests.json_lines import read_json_lines
 from tests.training.monitoring.events import read_values, shown_steps
 from xtts_pipeline.training.monitoring.metrics import MetricsWriter, tag_of
 
@@ -14,8 +14,7 @@ def test_numbers_are_written_as_json_lines_and_to_tensorboard(tmp_path: Path) ->
     with MetricsWriter(tmp_path, {}) as metrics:
         metrics.write(1, "train", {"loss": 2.5, "gradient_norm": math.inf})
         metrics.write(2, "val", {"loss": 1.5})
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert lines == [
+    assert read_json_lines(tmp_path / "metrics.jsonl") == [
         {"step": 1, "split": "train", "loss": 2.5, "gradient_norm": None},
         {"step": 2, "split": "val", "loss": 1.5},
     ]

@@ -1,15 +1,7 @@
 """The parts of the time until the end of the first step."""
 
+from tests.clock import Clock
 from xtts_pipeline.training.monitoring.startup import STARTUP_PARTS, StartupTimer
-
-
-class Clock:
-    """A clock that tests set."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def start(first_step: float, compile_seconds: float) -> StartupTimer:

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.clock import Clock
 from xtts_pipeline.data.batch_stream import BatchStream
 from xtts_pipeline.training.monitoring.step_timing import WARMUP_STEPS, StepTimer
 
@@ -18,16 +19,6 @@ def test_the_summary_excludes_warm_up_steps() -> None:
     assert summary["data_wait_share"] == pytest.approx(0.1)
     assert summary["examples_per_second"] == pytest.approx(4.0)
     assert summary["mel_frames_per_second"] == pytest.approx(100.0)
-
-
-class Clock:
-    """Time that passes only when a test advances it."""
-
-    def __init__(self) -> None:
-        self.now = 5.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def run_steps(

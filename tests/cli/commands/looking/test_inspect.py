@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from click.testing import CliRunner
 
 from tests.cache.corpora import SAMPLE_RATE, build, make_config, write_corpus
+from tests.calling import xtts
 from xtts_pipeline.cli.commands.looking.inspect import inspect_record
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError
 
 
@@ -40,7 +39,7 @@ def test_a_record_is_shown_as_symbols_picture_and_sound(cache: Path, tmp_path: P
 
 
 def listed(cache: Path, *words: str) -> list[str]:
-    result = CliRunner().invoke(cli, ["inspect", "--cache", str(cache), *words])
+    result = xtts("inspect", "--cache", cache, *words)
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout.splitlines()
 
@@ -59,7 +58,7 @@ def test_utterances_are_listed_by_id_or_rate_or_as_a_sample(cache: Path) -> None
 
 @pytest.mark.parametrize("words", [[], ["--list", "--sample", "2"]])
 def test_one_way_to_choose_utterances_is_needed(cache: Path, words: list[str]) -> None:
-    error = CliRunner().invoke(cli, ["inspect", "--cache", str(cache), *words]).exception
+    error = xtts("inspect", "--cache", cache, *words).exception
     assert isinstance(error, ConfigError)
     assert "give one" in str(error)
 

@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from tests.cache.corpora import SETTINGS, build, make_config, write_corpus
+from tests.calling import xtts
 from xtts_pipeline.cache.format.tfrecord import record_starts
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError
 
 
@@ -21,8 +21,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def report(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["report", "--jobs", "1", *map(str, arguments)])
+def report(*words: object) -> Result:
+    return xtts("report", "--jobs", 1, *words)
 
 
 def test_a_corpus_and_its_cache_have_the_same_clips_with_sounds_beside_the_page(root: Path, tmp_path: Path):

@@ -9,13 +9,12 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from tests.cache.corpora import build, make_config, write_corpus
+from tests.calling import xtts
 from xtts_pipeline.cache.build import shapes
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cli.commands.looking.stats import count_symbols, measure_lengths
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, ConfigError, CorpusError, OutputError
@@ -139,7 +138,7 @@ def test_the_limits_in_force_are_marked(root: Path) -> None:
 
 
 def test_a_cache_in_place_of_a_corpus_is_named(root: Path) -> None:
-    error = CliRunner().invoke(cli, ["stats", "--data", str(root / "cache")]).exception
+    error = xtts("stats", "--data", root / "cache").exception
     assert isinstance(error, CorpusError)
     assert "cache: is a cache, expected a corpus; name a cache with --cache, a corpus with --data" in str(error)
 
@@ -225,9 +224,9 @@ def test_the_padding_of_each_bucket_is_shown(root: Path, tmp_path: Path) -> None
 def test_buckets_for_a_cache_end_at_its_limits(root: Path) -> None:
     limits = load_manifest(root / "cache").limits
     largest = [limits.max_text_length, limits.max_mel_frames]
-    words = ["stats", "--cache", str(root / "cache"), "--set"]
-    assert CliRunner().invoke(cli, [*words, f"data.buckets=[[24,22],{largest}]"]).exit_code == 0
-    found = CliRunner().invoke(cli, [*words, "data.buckets=[[24,22],[200,880]]"]).exception
+    words = ("stats", "--cache", root / "cache", "--set")
+    assert xtts(*words, f"data.buckets=[[24,22],{largest}]").exit_code == 0
+    found = xtts(*words, "data.buckets=[[24,22],[200,880]]").exception
     assert isinstance(found, ConfigError)
     assert f"the last one is [200, 880], expected the limits {largest}" in str(found)
 
@@ -261,8 +260,7 @@ def test_symbols_that_are_no_tokens_are_marked(root: Path) -> None:
 
 
 def test_a_wrong_language_is_a_warning_on_stderr(root: Path) -> None:
-    words = ["stats", "--data", str(root / "data"), "--symbols", "--set", "text.language=russian", "--json"]
-    result = CliRunner().invoke(cli, words)
+    result = xtts("stats", "--data", root / "data", "--symbols", "--set", "text.language=russian", "--json")
     remedy = "add --set text.language=en, or another code for these letters"
     warning = f"language ru: 40 of 40 rows are in Latin letters; {remedy}"
     assert result.stderr == f"warning: {warning}\n"
@@ -270,5 +268,5 @@ def test_a_wrong_language_is_a_warning_on_stderr(root: Path) -> None:
 
 
 def test_a_picture_of_symbols_is_refused(root: Path) -> None:
-    words = ["stats", "--data", str(root / "data"), "--symbols", "--plot", str(root / "a.png")]
-    assert "leave one out" in str(CliRunner().invoke(cli, words).exception)
+    refused = xtts("stats", "--data", root / "data", "--symbols", "--plot", root / "a.png")
+    assert "leave one out" in str(refused.exception)

@@ -4,14 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from tests.cache.corpora import SETTINGS, build, cache_bytes, make_config, write_corpus
+from tests.calling import error_of, xtts
 from tests.speaking import make_run_of_cache
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
-from xtts_pipeline.cli.main import cli
-from xtts_pipeline.errors import XttsError
 from xtts_pipeline.training.checkpoints.run_folder import write_cache_path
 
 ROOT = Path(__file__).parents[4]
@@ -30,17 +28,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def xtts(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, list(map(str, arguments)))
-
-
-def error_of(*arguments: object) -> str:
-    """Return the error of the command: one line, and exit code 2."""
-    error = xtts(*arguments).exception
-    assert isinstance(error, XttsError), error
-    assert error.exit_code == 2
-    assert "\n" not in str(error)
-    return str(error)
+def refusal(*words: object) -> str:
+    return str(error_of(xtts(*words)))
 
 
 def test_the_cache_of_the_run_is_written_again_and_the_report_has_its_figures(root: Path) -> None:
@@ -85,7 +74,7 @@ def test_predicted_mels_are_refused_in_place_of_recorded_ones(
 ) -> None:
     before = cache_bytes(root / "predicted")
 
-    error = error_of(*command.format(root=root, new=tmp_path / "new").split())
+    error = refusal(*command.format(root=root, new=tmp_path / "new").split())
 
     assert error.startswith(f"{root / 'predicted'}: found mels that a model predicted (step 7, weights ")
     assert error.endswith(f"expected those of recordings; {remedy}")
@@ -96,7 +85,7 @@ def test_predicted_mels_are_refused_in_place_of_recorded_ones(
 def test_a_cache_without_waves_is_refused_with_the_command_that_adds_them(root: Path, tmp_path: Path) -> None:
     build(root / "data", tmp_path / "cache")
 
-    error = error_of("predict-mels", "--run", root / "run", "--cache", tmp_path / "cache", "--output", tmp_path / "new")
+    error = refusal("predict-mels", "--run", root / "run", "--cache", tmp_path / "cache", "--output", tmp_path / "new")
 
     remedy = f"xtts preprocess --data DIR --cache {tmp_path / 'cache'} --set cache.store_waves=true"
     assert f"has no stored waves; add them by {remedy}" in error
@@ -109,5 +98,5 @@ def test_a_cache_without_waves_is_refused_with_the_command_that_adds_them(root: 
 def test_an_output_that_holds_anything_is_refused(root: Path) -> None:
     before = cache_bytes(root / "cache")
     for output in (root / "cache", root / "cache" / "inside", root / "data"):
-        assert "choose another --output" in error_of("predict-mels", "--run", root / "run", "--output", output)
+        assert "choose another --output" in refusal("predict-mels", "--run", root / "run", "--output", output)
     assert cache_bytes(root / "cache") == before

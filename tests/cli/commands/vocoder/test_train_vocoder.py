@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from tests.cache.corpora import build, make_config, write_corpus
+from tests.calling import xtts
+from tests.json_lines import read_json_lines
 from tests.training.vocoder.test_step import SMALL
 from xtts_pipeline.cli.commands.vocoder import train_vocoder as module
-from xtts_pipeline.cli.main import cli
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_generator
 from xtts_pipeline.vocoder.neural import NeuralVocoder
@@ -36,9 +37,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train(cache: Path, run: Path, steps: int, *options: str) -> dict[str, Any]:
-    settings = [word for setting in (*SMALL, *TRAINING) for word in ("--set", setting)]
-    arguments = ["train-vocoder", "--cache", str(cache), "--output", str(run), "--steps", str(steps), "--json"]
-    result = CliRunner().invoke(cli, [*arguments, *settings, *options], catch_exceptions=False, standalone_mode=False)
+    settings = [f"--set={setting}" for setting in (*SMALL, *TRAINING)]
+    words = ("train-vocoder", "--cache", cache, "--output", run, "--steps", steps, "--json", *settings, *options)
+    result = xtts(*words, catch_exceptions=False, standalone_mode=False)
     summary: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     return summary
 
@@ -56,7 +57,7 @@ def test_a_trained_vocoder_turns_frames_into_sound(run: Path) -> None:
     wave = vocoder(np.full((20, 8), -3.0, np.float32))
     assert wave.shape == (19 * 128,)
     assert np.isfinite(wave).all()
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    lines = read_json_lines(run / "metrics.jsonl")
     assert [(line["step"], line["split"]) for line in lines if line["split"] == "val"] == [(3, "val"), (6, "val")]
     by_step = {line["step"]: line for line in lines if line["split"] == "train"}
     assert (by_step[2]["discriminator_loss"], by_step[2]["adversarial_loss"]) == (0.0, 0.0)
@@ -80,8 +81,8 @@ def test_a_run_may_begin_with_the_weights_of_another_vocoder(cache: Path, run: P
             np.testing.assert_allclose(value, base[name], atol=1e-6)
 
 
-def diagnose(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, ["diagnose", *map(str, arguments)])
+def diagnose(*words: object) -> Result:
+    return xtts("diagnose", *words)
 
 
 def test_both_phases_of_a_vocoders_step_are_diagnosed(run: Path) -> None:
@@ -120,17 +121,15 @@ def test_a_cache_without_waves_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_vocoder_is_no_acoustic_model(cache: Path, run: Path, tmp_path: Path) -> None:
-    begins = ["--output", str(tmp_path / "run"), "--init-from", str(run), "--set", "training.batch_size=2"]
+    begins = ("--output", tmp_path / "run", "--init-from", run, "--set", "training.batch_size=2")
     killed = Path(
         shutil.copytree(run, tmp_path / "killed", ignore=shutil.ignore_patterns("checkpoints", "best", "*.json"))
     )
-    for options in (begins, *(["--output", str(folder), "--resume"] for folder in (run, killed))):
+    for options in (begins, *(("--output", folder, "--resume") for folder in (run, killed))):
         with pytest.raises(
             CheckpointError, match="found the weights of a vocoder, expected those of an acoustic model"
         ):
-            CliRunner().invoke(
-                cli, ["train", "--cache", str(cache), *options], catch_exceptions=False, standalone_mode=False
-            )
+            xtts("train", "--cache", cache, *options, catch_exceptions=False, standalone_mode=False)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +154,5 @@ def test_a_new_run_has_the_settings_of_the_preset_with_resume_too(
         monkeypatch.setattr(module, name, replacement)
     if is_begun:
         (tmp_path / "config.yaml").touch()
-    arguments = ["train-vocoder", "--output", str(tmp_path), *options]
-    CliRunner().invoke(cli, arguments, catch_exceptions=False, standalone_mode=False)
+    xtts("train-vocoder", "--output", tmp_path, *options, catch_exceptions=False, standalone_mode=False)
     assert asked == [expected]

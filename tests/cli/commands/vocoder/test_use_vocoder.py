@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.calling import error_of, xtts
 from tests.speaking import make_run, make_vocoder
-from xtts_pipeline.cli.main import cli
-from xtts_pipeline.errors import XttsError
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.training.checkpoints.run_folder import (
     VOCODER_NAME,
@@ -32,20 +31,8 @@ def vocoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_vocoder(tmp_path_factory.mktemp("vocoders") / "vocoder")
 
 
-def xtts(*arguments: object) -> Result:
-    return CliRunner().invoke(cli, [*map(str, arguments)])
-
-
 def use(run: Path, vocoder: object) -> Result:
     return xtts("use-vocoder", "--run", run, "--vocoder", vocoder)
-
-
-def error_of(result: Result) -> str:
-    """Return the error of a command: one line, and exit code 2."""
-    assert isinstance(result.exception, XttsError), result.output
-    assert result.exception.exit_code == 2
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
 
 
 def test_a_run_remembers_its_vocoder_until_it_is_told_to_forget(run: Path, vocoder: Path) -> None:
@@ -115,7 +102,7 @@ def test_streamed_speech_equals_whole_speech_and_a_warm_up_traces_for_both(run: 
 def test_a_vocoder_of_another_mel_is_refused_with_each_difference(run: Path, tmp_path: Path, command: str) -> None:
     other = make_vocoder(tmp_path / "other", sample_rate=16_000, hop_samples=200, trim_db=30.0, max_hz=7_600.0)
     words = ["--text", "a", "--output", tmp_path / "a.wav"] if command == "synthesize" else []
-    assert error_of(xtts(command, "--run", run, "--vocoder", other, *words)) == (
+    assert str(error_of(xtts(command, "--run", run, "--vocoder", other, *words))) == (
         f"{other}: not a vocoder for {run}: audio.sample_rate: the vocoder has 16000, the run 22050; "
         "audio.hop_samples: the vocoder has 200, the run 256; audio.max_hz: the vocoder has 7600, the run 8000; "
         "name a vocoder trained on a cache with the run's audio settings"
@@ -124,15 +111,17 @@ def test_a_vocoder_of_another_mel_is_refused_with_each_difference(run: Path, tmp
 
 
 def test_a_run_and_a_vocoder_are_not_taken_for_each_other(run: Path, vocoder: Path, tmp_path: Path) -> None:
-    assert f"{run}: found the weights of an acoustic model, expected those of a vocoder;" in error_of(use(run, run))
+    assert f"{run}: found the weights of an acoustic model, expected those of a vocoder;" in str(
+        error_of(use(run, run))
+    )
     speak = ("synthesize", "--text", "a", "--output", tmp_path / "a.wav", "--run")
     for result in (xtts(*speak, vocoder), use(vocoder, vocoder)):
-        assert "found the weights of a vocoder, expected those of an acoustic model" in error_of(result)
+        assert "found the weights of a vocoder, expected those of an acoustic model" in str(error_of(result))
 
 
 def test_a_vocoder_that_is_missing_is_refused_when_it_is_named(run: Path, vocoder: Path) -> None:
     missing = vocoder.with_name("vocodr")
-    assert error_of(use(run, missing)) == f"{missing}: no checkpoint here; did you mean {vocoder}?"
+    assert str(error_of(use(run, missing))) == f"{missing}: no checkpoint here; did you mean {vocoder}?"
 
 
 @pytest.mark.parametrize("damage", ["gone", "state.json", "weights.safetensors"])
@@ -145,7 +134,7 @@ def test_a_remembered_vocoder_that_cannot_be_read_names_the_ways_out(run: Path, 
         file = checkpoint_folders(vocoder)[0] / damage
         file.write_bytes(file.read_bytes()[:-9])
     speak = ("synthesize", "--run", run, "--text", "a", "--output", tmp_path / "a.wav")
-    message = error_of(xtts(*speak))
+    message = str(error_of(xtts(*speak)))
     assert message.startswith(str(vocoder))
     assert message.endswith(
         "; the run remembers this vocoder: speak with --vocoder griffin-lim, or set another by use-vocoder"
