@@ -33,6 +33,25 @@ def test_a_cache_with_one_speaker_needs_no_references_unless_told(
     assert again.model.voice_latents == latents
 
 
+@pytest.mark.parametrize(
+    ("speakers", "overrides", "guidance"),
+    [
+        (("anna",), (), 3.0),
+        (("anna", "ben"), (), 1.0),
+        (("anna", "ben"), ("synthesis.guidance=2",), 2.0),
+    ],
+)
+def test_several_speakers_are_spoken_without_guidance_unless_told(
+    tmp_path: Path, write_cache: Any, speakers: tuple[str, ...], overrides: tuple[str, ...], guidance: float
+) -> None:
+    manifest: Manifest = replace(write_cache(tmp_path / "cache"), speakers=speakers)
+    config = training_config(manifest, (), ("training.batch_size=2", *overrides), None)
+    assert config.synthesis.guidance == guidance
+    # A run that goes on keeps what it has.
+    again = training_config(replace(manifest, speakers=("anna", "ben")), (), (), None, previous=config)
+    assert again.synthesis.guidance == guidance
+
+
 def test_the_precision_is_chosen_once_for_a_run(
     tmp_path: Path, write_cache: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

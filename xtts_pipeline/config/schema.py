@@ -357,7 +357,7 @@ class SynthesisConfig(Section):
     max_frames_per_token: a text's speech ends after so many frames for each of its tokens.
     flow_steps: steps by which the decoder draws the detail of its frames; more take longer.
     guidance: how strongly the drawn detail follows the text, below 600 Hz, and more above; 1: as in training. Over 1
-        flow steps take twice as long.
+        flow steps take twice as long. For a cache with several speakers `xtts train` takes 1 by default.
     pitch_range: how far the pitch moves from its mean, in predicted distances. Predictions are means, so real speech
         moves further; `evaluate` measures how far.
     chunk_frames: frames of the first chunks of a stream; all others are longer, and cost less per frame.

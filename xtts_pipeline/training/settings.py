@@ -45,7 +45,7 @@ def training_config(
     A new run that starts with another run's weights, whose settings are `init_from`, takes the settings of its network
     as defaults. A `training.batch_size` of `auto` becomes a number: that of the previous run, or the largest batch that
     fits into memory. A `training.precision` of `auto` becomes that of the previous run or the faster one. With one
-    speaker the default of `model.voice_latents` is 0.
+    speaker the default of `model.voice_latents` is 0, with several that of `synthesis.guidance` is 1.
     Raises CacheError that names each setting which contradicts the cache.
     """
     base: dict[str, Any] = cache_settings(manifest)
@@ -75,9 +75,7 @@ def training_config(
     config = choose_precision(config)
     if network == "vocoder":
         return check_vocoder_settings(config)
-    if len(manifest.speakers) == 1 and "voice_latents" not in config.model.model_fields_set:
-        # A reference of the only speaker tells nothing new, and its frames would have no loss.
-        config = config.with_settings("model", voice_latents=0)
+    config = _suit_speakers(config, len(manifest.speakers))
     if config.training.batch_size == "auto" and previous is not None:
         return config.with_settings("training", batch_size=previous.training.batch_size)
     if config.training.batch_size == "auto" and cluster is not None:
@@ -86,6 +84,17 @@ def training_config(
             "give a number"
         )
     return choose_batch_size(manifest, config, available_memory(), devices)
+
+
+def _suit_speakers(config: Config, speakers: int) -> Config:
+    """Return the config with the defaults for so many speakers in place of those that nobody has set."""
+    if speakers == 1 and "voice_latents" not in config.model.model_fields_set:
+        # A reference of the only speaker tells nothing new, and its frames would have no loss.
+        config = config.with_settings("model", voice_latents=0)
+    if speakers > 1 and "guidance" not in config.synthesis.model_fields_set:
+        # It makes one voice clearer, and moves each of several away from its own.
+        config = config.with_settings("synthesis", guidance=1.0)
+    return config
 
 
 def tuned_overrides(previous: Config, allowed: Collection[str]) -> list[str]:
