@@ -24,6 +24,11 @@ def error_of(result: Result) -> XttsError:
     return error
 
 
+def refusal(*words: object) -> str:
+    """Run a command that must be refused; return the line that says why."""
+    return str(error_of(xtts(*words)))
+
+
 def start_xtts(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command in a process of its own to its end."""
     command = [sys.executable, "-m", "xtts_pipeline", *map(str, words)]

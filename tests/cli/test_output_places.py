@@ -4,12 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.calling import error_of, xtts
+from tests.calling import refusal
 from xtts_pipeline.cache.verify.verify import verify_cache
-
-
-def refusal(*words: object) -> str:
-    return str(error_of(xtts(*words)))
 
 
 @pytest.fixture(autouse=True)

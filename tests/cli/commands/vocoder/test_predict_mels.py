@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cache.corpora import SETTINGS, build, cache_bytes, make_config, write_corpus
-from tests.calling import error_of, xtts
+from tests.calling import refusal, xtts
 from tests.speaking import make_run_of_cache
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
@@ -26,10 +26,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert result.exit_code == 0, result.output
     (root / "report.json").write_text(result.stdout)
     return root
-
-
-def refusal(*words: object) -> str:
-    return str(error_of(xtts(*words)))
 
 
 def test_the_cache_of_the_run_is_written_again_and_the_report_has_its_figures(root: Path) -> None:
