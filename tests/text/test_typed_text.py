@@ -55,7 +55,7 @@ def test_no_typed_line_is_refused_and_each_change_is_said_once(count: int) -> No
     for line in typed_lines(transcripts(), count):
         prepared = normalize(line, config, "en")
         fitted, changed = fit_to_symbols(prepared, symbols)
-        assert tokenizer.decode(tokenizer.encode(fitted)) == fitted
+        assert "".join(tokenizer.name_of(int(token)) for token in tokenizer.encode(fitted)[1:-1]) == fitted
         unknown.update(character for character in prepared if character not in symbols)
         changes.update(changed)
 

@@ -1,1 +1,1 @@
-"""Normalise transcripts and turn them into token ids and back. NumPy only."""
+"""Normalise transcripts and turn them into token ids. NumPy only."""

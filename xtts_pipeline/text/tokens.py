@@ -1,10 +1,9 @@
-"""Convert prepared texts to token ids and back.
+"""Convert prepared texts to token ids.
 
 The cache and the synthesizer use the same tokenizer, built from the manifest's symbols. NumPy only.
 """
 
 import unicodedata
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -57,16 +56,6 @@ class Tokenizer:
         tokens[1 : -1 : 2 if self.blank else 1] = ids
         tokens[0], tokens[-1] = BEGIN_ID, END_ID
         return tokens
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Return the symbols of the ids without pad, begin, end and blank. Raises ValueError for an unknown id."""
-        characters = []
-        for token in map(int, ids):
-            if not 0 <= token < self.symbol_count:
-                raise ValueError(f"token id {token} is outside 0 to {self.symbol_count - 1}")
-            if FIRST_SYMBOL_ID <= token < self.blank_id:
-                characters.append(self.symbols[token - FIRST_SYMBOL_ID])
-        return "".join(characters)
 
     def name_of(self, token: int) -> str:
         """Return an id's symbol, `<pad>`, `<begin>`, `<end>` or `<blank>`; `<ID?>` for an unknown id."""
