@@ -4,7 +4,6 @@ NumPy and SciPy only; knows neither texts nor other clips.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import scipy.fft
@@ -113,11 +112,5 @@ def _cepstra(mel: np.ndarray, step: int) -> np.ndarray:
     """Return the mel's cepstra, averaged over `step` frames, float16 [steps, CEPSTRA]."""
     steps = max(1, len(mel) // step)
     means = mel[: steps * step].reshape(steps, -1, mel.shape[1]).mean(axis=1)
-    cepstra: np.ndarray = (means @ _cosines(mel.shape[1])).astype(np.float16)
+    cepstra: np.ndarray = scipy.fft.dct(means, axis=1, norm="ortho")[:, :CEPSTRA].astype(np.float16)
     return cepstra
-
-
-@lru_cache(maxsize=4)
-def _cosines(mel_bins: int) -> np.ndarray:
-    cosines: np.ndarray = scipy.fft.dct(np.eye(mel_bins, dtype=np.float32), axis=1, norm="ortho")[:, :CEPSTRA]
-    return cosines
