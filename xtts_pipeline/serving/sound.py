@@ -116,11 +116,3 @@ class _GrowingFile(io.RawIOBase):
     def tell(self) -> int:
         """Return the position."""
         return self._position
-
-    def seekable(self) -> bool:
-        """Return True: libsndfile asks for the size by seeking."""
-        return True
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
