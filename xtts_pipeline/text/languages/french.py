@@ -187,14 +187,8 @@ class French(Reading):
         """Return a number in traditional spelling: `vingt et un`."""
         return super().cardinal(number, form).replace("-et-", " et ")
 
-    def decimals(self, figure: str) -> str:
-        """Return up to three digits as a number, after its zeros: `zéro cinq`, `quatorze`."""
-        return self.decimals_as_number(figure)
-
     def expand_roman(self, text: str) -> str:
         """Return the text with the numerals of rulers, chapters and centuries in digits."""
-        if not re.search("[IVXL]", text):
-            return text
         text = _LABELLED_ROMAN.sub(lambda match: f"{match[1]} {roman_value(match[2])}", text)
         text = _ROYAL.sub(self._royal, text)
         return _ROMAN_ORDINAL.sub(lambda match: f"{roman_value(match[1] or match[3])}{match[2] or 'e'}", text)

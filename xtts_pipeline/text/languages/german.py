@@ -219,8 +219,6 @@ class German(Reading):
 
     def expand_roman(self, text: str) -> str:
         """Return the text with the numerals of rulers in words, and those of chapters and centuries in digits."""
-        if not re.search("[IVXL]", text):
-            return text
         text = _LABELLED_ROMAN.sub(lambda match: f"{match['label']} {roman_value(match['roman'])}", text)
         text = _ROYAL.sub(self._royal, text)
         return _ROMAN_ORDINAL.sub(lambda match: f"{roman_value(match['roman'])}.", text)
@@ -228,6 +226,10 @@ class German(Reading):
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
         return super().expand(_FRAU.sub("Frau", _STREET.sub("straße", text)))
+
+    def decimals(self, figure: str) -> str:
+        """Return the digits after the comma one by one: `vierzehn Komma zwei fünf`."""
+        return self.digit_by_digit(figure)
 
     def date(self, day: int, month: int, year: str | None) -> str:
         """Return `21. März neunzehnhundertneunzig`; the rule of ordinals reads the day by the word before."""

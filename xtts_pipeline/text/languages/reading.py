@@ -159,7 +159,8 @@ class Reading(ABC):
         text = self._read_addresses(text)
         text = self._number_abbreviation.sub(lambda match: f"{self._number_words[match[1]]} ", text)
         text = self._abbreviation.sub(self._abbreviated, text)
-        text = self.expand_roman(text)
+        if re.search("[IVXL]", text):
+            text = self.expand_roman(text)
         text = self._number_sign.sub(lambda match: set_apart(f"{self.words.number_signs[match[1]]} ", match), text)
         text = text.translate(_VULGAR)
         if any(map(str.isdecimal, text)):
@@ -193,11 +194,7 @@ class Reading(ABC):
         return len(figure) <= MAX_DIGITS and (figure[0] != "0" or len(figure) == 1)
 
     def decimals(self, figure: str) -> str:
-        """Return the digits after the comma in words, digit by digit."""
-        return self.digit_by_digit(figure)
-
-    def decimals_as_number(self, figure: str) -> str:
-        """Return up to three digits after the comma as a number, after its zeros, as Romance languages read them."""
+        """Return up to three digits after the comma as a number, after its zeros; more digits one by one."""
         digits = figure.lstrip("0")
         if not digits or len(figure) > 3:
             return self.digit_by_digit(figure)

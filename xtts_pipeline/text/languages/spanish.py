@@ -194,14 +194,8 @@ class Spanish(Reading):
             (_ORDINAL, self._ordinal),
         )
 
-    def decimals(self, figure: str) -> str:
-        """Return up to three digits as a number, after its zeros: `cero cinco`, `catorce`."""
-        return self.decimals_as_number(figure)
-
     def expand_roman(self, text: str) -> str:
         """Return the text with the numerals of rulers, chapters and centuries in words or digits."""
-        if not re.search("[IVXL]", text):
-            return text
         text = _CENTURY.sub(self._century, text)
         text = _LABELLED_ROMAN.sub(lambda match: f"{match[1]} {roman_value(match[2])}", text)
         text = _ROYAL.sub(self._royal, text)
