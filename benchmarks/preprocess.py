@@ -24,7 +24,6 @@ from pathlib import Path
 
 import numpy as np
 
-MAX_FRAMES = 880
 SHARD_CLIPS = 256
 FLOOR_FRAMES = 32
 NAIVE_START = "naive prototype, one clip a worker"
@@ -109,30 +108,11 @@ def prepare(data: Path, count: int, corpus: Path) -> int:
 
 
 def naive_shard(rows: list[str], corpus: Path, path: Path) -> None:
-    """Write one shard as the naive prototype does."""
-    import librosa
-    import soundfile
-    import tensorflow as tf
+    """Write one shard as the naive prototype does, which only a worker imports."""
+    from xtts_pipeline.config.schema import Config
+    from xtts_pipeline.perf.benchmark.naive import write_shard
 
-    def raw(value: np.ndarray) -> tf.train.Feature:
-        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.tobytes()]))
-
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for row in rows:
-            name, _, text = row.split("|", 2)
-            wave, rate = soundfile.read(corpus / "wavs" / f"{name}.wav", dtype="float32")
-            mel = librosa.feature.melspectrogram(
-                y=wave, sr=rate, n_fft=1024, hop_length=256, n_mels=80, fmax=8000, power=1.0
-            )
-            log_mel = np.log(np.maximum(mel.T, 1e-5)).astype(np.float16)
-            if len(log_mel) > MAX_FRAMES:
-                continue
-            padded = np.full((MAX_FRAMES, 80), np.log(1e-5), np.float16)
-            padded[: len(log_mel)] = log_mel
-            tokens = np.zeros(256, np.int32)
-            tokens[: len(text)] = np.frombuffer(text.encode("utf-32-le"), np.int32)[:256]
-            feature = {"mel": raw(padded), "tokens": raw(tokens)}
-            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    write_shard(rows, corpus, path, Config())
 
 
 def floor_shard(rows: list[str], corpus: Path, _path: Path) -> None:
