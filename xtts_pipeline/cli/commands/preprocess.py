@@ -329,15 +329,9 @@ def preprocess(
 
 def process_seconds() -> float:
     """Return the seconds since the start of this process, imports included."""
-    try:
-        status = Path("/proc/self/stat").read_text(encoding="ascii")
-    except OSError:
-        return time.perf_counter() - _IMPORTED_AT
+    status = Path("/proc/self/stat").read_text(encoding="ascii")
     start_ticks = int(status.rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / os.sysconf("SC_CLK_TCK")
-
-
-_IMPORTED_AT = time.perf_counter()
 
 
 def _read(
