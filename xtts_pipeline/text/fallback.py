@@ -55,13 +55,12 @@ def fit_to_symbols(text: str, symbols: Iterable[str]) -> tuple[str, TextChanges]
     """
     known = frozenset(symbols)
     changes: TextChanges = Counter()
-    forms: dict[str, str] = {}
     fitted: list[str] = []
     for index, character in enumerate(text):
         if character in known:
             fitted.append(character)
             continue
-        form = forms[character] = forms[character] if character in forms else _known_form(character, known)
+        form = _known_form(character, known)
         changes[character, form] += 1
         fitted.append(form)
         # A word's space goes with the last character that was dropped after it.
