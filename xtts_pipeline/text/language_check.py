@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from langcodes import Language
 
@@ -73,12 +74,12 @@ def check_languages(
         rows = [text for text, own in zip(texts, languages, strict=True) if own == language]
         sample = rows[:: -(-len(rows) // MOST_ROWS)]
         is_set = language == config.language
-        for found, code, others in [*_wrong_script(sample, language), *_wrong_words(sample, language)][:1]:
+        if (doubt := _wrong_script(sample, language) or _wrong_words(sample, language)) is not None:
             if is_set:
-                remedy = f"{'preprocess again with' if is_made else 'add'} --set text.language={code}"
+                remedy = f"{'preprocess again with' if is_made else 'add'} --set text.language={doubt.code}"
             else:
-                remedy = f"correct the rows' language to {code}{', preprocess again' if is_made else ''}"
-            lines.append(f"language {language}: {found}; {remedy}{others}")
+                remedy = f"correct the rows' language to {doubt.code}{', preprocess again' if is_made else ''}"
+            lines.append(f"language {language}: {doubt.found}; {remedy}{doubt.others}")
         lines += unread_figures(sample, language, config)
     return lines
 
@@ -96,12 +97,20 @@ def unread_figures(texts: Sequence[str], language: str, config: TextConfig) -> I
         yield f"language {language}: numbers are read, but signs, dates and times are not; write these in words"
 
 
-def _wrong_script(texts: Sequence[str], language: str) -> Iterator[tuple[str, str, str]]:
-    """Yield what is found, a language and what else may be meant, if texts are mostly in letters of another script."""
+class _Doubt(NamedTuple):
+    """What is found in texts, the code of the language that may be meant, and what else may be meant."""
+
+    found: str
+    code: str
+    others: str = ""
+
+
+def _wrong_script(texts: Sequence[str], language: str) -> _Doubt | None:
+    """Return the doubt about texts that are mostly in letters of another script."""
     tag = Language.get(language)
     expected = _SCRIPTS.get(tag.maximize().script or "")
     if expected is None or (tag.script is None and tag.language in _IN_TWO_SCRIPTS):
-        return
+        return None
     rows = 0
     found: Counter[str] = Counter()
     for text in texts:
@@ -110,19 +119,20 @@ def _wrong_script(texts: Sequence[str], language: str) -> Iterator[tuple[str, st
         if 2 * sum(others.values()) > sum(scripts.values()):
             rows += 1
             found.update(others)
-    if rows and rows >= MIN_SCRIPT_SHARE * len(texts):
-        script = found.most_common(1)[0][0]
-        code = _SCRIPT_CODES.get(script)
-        name = "Chinese" if script == "CJK" else script.capitalize()
-        meant = str(Language.make(script=code).maximize().language) if code else "CODE"
-        yield f"{_of(rows, texts)} in {name} letters", meant, ", or another code for these letters"
+    if not rows or rows < MIN_SCRIPT_SHARE * len(texts):
+        return None
+    script = found.most_common(1)[0][0]
+    code = _SCRIPT_CODES.get(script)
+    name = "Chinese" if script == "CJK" else script.capitalize()
+    meant = str(Language.make(script=code).maximize().language) if code else "CODE"
+    return _Doubt(f"{_of(rows, texts)} in {name} letters", meant, ", or another code for these letters")
 
 
-def _wrong_words(texts: Sequence[str], language: str) -> Iterator[tuple[str, str, str]]:
-    """Yield what is found, the language that is meant, and "", if texts hold far more signs of another language."""
+def _wrong_words(texts: Sequence[str], language: str) -> _Doubt | None:
+    """Return the doubt about texts that hold far more signs of another language."""
     own = {"nb": "no", "nn": "no"}.get(primary_language(language), primary_language(language))
     if own not in _WORDS:
-        return
+        return None
     rows: Counter[str] = Counter()
     found: dict[str, Counter[str]] = {other: Counter() for other in _WORDS}
     for text in texts:
@@ -133,10 +143,11 @@ def _wrong_words(texts: Sequence[str], language: str) -> Iterator[tuple[str, str
         if len(signs[best]) >= 2 and len(signs[best]) > 2 * len(signs[own]):
             rows[best] += 1
             found[best].update(signs[best])
-    if rows and rows.total() >= MIN_WORD_SHARE * len(texts):
-        best = rows.most_common(1)[0][0]
-        shown = ", ".join(word for word, _ in found[best].most_common(MOST_SHOWN))
-        yield f"{_of(rows[best], texts)} like {best} ({shown})", best, ""
+    if not rows or rows.total() < MIN_WORD_SHARE * len(texts):
+        return None
+    best = rows.most_common(1)[0][0]
+    shown = ", ".join(word for word, _ in found[best].most_common(MOST_SHOWN))
+    return _Doubt(f"{_of(rows[best], texts)} like {best} ({shown})", best)
 
 
 def _is_sign(word: str, language: str) -> bool:
