@@ -133,6 +133,16 @@ def test_references_change_the_voice_and_not_the_length(synthesizer: Synthesizer
     np.testing.assert_allclose(heard[3], heard[0], atol=1e-4)
 
 
+def test_references_whose_content_is_not_known_are_not_taken_for_one_another(
+    synthesizer: Synthesizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clips = [write_clip(tmp_path / f"{hz:.0f}.wav", 0.65, hz) for hz in (300.0, 2_000.0)]
+    expected = [synthesizer.synthesize("abc", references=clip).mel for clip in clips]
+    monkeypatch.setattr(synthesis, "read_regular_file", lambda *_: (tmp_path / "nowhere.wav").read_bytes())
+    for clip, mel in zip(clips, expected, strict=True):
+        np.testing.assert_array_equal(synthesizer.synthesize("abc", references=clip).mel, mel)
+
+
 def test_a_reference_is_read_once_and_again_when_it_has_changed(
     synthesizer: Synthesizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -276,8 +276,8 @@ class Synthesizer:
         # By content: a server stores each request's sound anew.
         try:
             key = hashlib.sha256(read_regular_file(path, MAX_FILE_BYTES)).digest()
-        except OSError:
-            key = b""  # `load_reference` raises the error
+        except OSError:  # `load_reference` raises its own error, unless the file has just appeared
+            return self._embed_reference(load_reference(path, self.checkpoint.config.audio))
         latents = self._latents_of_clips.pop(key, None)
         if latents is None:
             latents = self._embed_reference(load_reference(path, self.checkpoint.config.audio))
