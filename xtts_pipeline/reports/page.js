@@ -4,7 +4,7 @@ const player = new Audio();
 const list = document.querySelector(".cards");
 const cards = list ? [...list.children] : [];
 const get = (id) => document.getElementById(id);
-let playing = null, current = null;
+let playing = null, current = null, frame = 0;
 
 function play(button, from = 0) {
   const again = playing === button && from === 0;
@@ -24,6 +24,7 @@ function play(button, from = 0) {
 
 function stop() {
   player.pause();
+  cancelAnimationFrame(frame);
   if (playing) playing.setAttribute("aria-pressed", "false");
   document.querySelectorAll(".cursor").forEach((cursor) => cursor.remove());
   document.querySelectorAll(".lane .now").forEach((span) => span.classList.remove("now"));
@@ -41,7 +42,7 @@ function follow() {
       span.classList.toggle("now", span.dataset.begin <= player.currentTime && player.currentTime < span.dataset.end);
     }
   }
-  requestAnimationFrame(follow);
+  frame = requestAnimationFrame(follow);
 }
 
 const shown = () => [...list.children].filter((card) => !card.hidden);
