@@ -70,14 +70,9 @@ def speeches(run: Path, cache: Path, split: str, limit: int | None) -> Iterator[
         speech = network.speak(memory, dropout, tf.constant([network.max_mel_frames]), settings)
         mean_frames = network.aligner.mean_frames(batch.tokens, batch.text_length, memory.voice_vector)
         symbols = [tokenizer.name_of(int(token)) for token in tokens]
-        seconds = speech.duration[0, : len(tokens)].numpy() * frame_seconds_of(manifest.audio)
+        seconds = speech.duration[0, : len(tokens)].numpy() * manifest.audio.frame_seconds
         plan = PlannedSpeech.of(seconds, mean_frames[0, : len(tokens)].numpy(), symbols)
         yield plan, to_network_scale(speech.mel[0, : speech.mel_length[0]]).numpy()
-
-
-def frame_seconds_of(audio: AudioConfig) -> float:
-    """Return the time from one frame to the next."""
-    return audio.hop_samples / audio.sample_rate
 
 
 def count_wrong_words(plan: PlannedSpeech, mel_TM: np.ndarray, frame_seconds: float) -> int:
@@ -104,7 +99,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     audio = load_manifest(asked.cache).audio
-    frame_seconds, noise_TM = frame_seconds_of(audio), white_noise(audio, asked.seed)
+    frame_seconds, noise_TM = audio.frame_seconds, white_noise(audio, asked.seed)
     draw, found = np.random.default_rng(asked.seed), dict.fromkeys(FAULTS, 0)
     words_in_all = false_alarms = planted = 0
     other_TM: np.ndarray | None = None

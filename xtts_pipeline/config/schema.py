@@ -75,6 +75,11 @@ class AudioConfig(Section):
         return self
 
     @property
+    def frame_seconds(self) -> float:
+        """The time from one frame to the next."""
+        return self.hop_samples / self.sample_rate
+
+    @property
     def overlap(self) -> int:
         """Number of frames that overlap at each sample: the hops of one frame."""
         return -(-self.fft_size // self.hop_samples)

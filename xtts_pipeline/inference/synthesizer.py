@@ -94,7 +94,7 @@ class Synthesizer:
         config = checkpoint.config
         self.vocoder = vocoder or GriffinLim.from_settings(config.audio, config.synthesis)
         self._network = load_network(checkpoint)
-        self._frame_seconds = config.audio.hop_samples / config.audio.sample_rate
+        self._frame_seconds = config.audio.frame_seconds
         self._latents_of_clips: dict[bytes, np.ndarray] = {}
         self._splitter = TextSplitter(checkpoint, self._network.frames_per_step, strict=strict_text)
         self._short_frames, longest = config.synthesis.chunk_frames, checkpoint.cache.spec.max_mel_frames

@@ -68,7 +68,7 @@ def measure_sound(
 ) -> SoundMeasures:
     """Return the measures of a natural-log mel, [frames, mel_bins], and of its wave, float [samples]."""
     mel = mel.astype(np.float32)
-    frame_seconds = audio.hop_samples / audio.sample_rate
+    frame_seconds = audio.frame_seconds
     energy_db = frame_energies_db(mel)
     noise_db, speech_db = np.percentile(energy_db, (NOISE_PERCENTILE, SPEECH_PERCENTILE))
     speech_db = max(speech_db, energy_db.max() - SPEECH_BELOW_LOUDEST_DB)

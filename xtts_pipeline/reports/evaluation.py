@@ -128,11 +128,10 @@ def _playables(row: EvaluatedUtterance) -> list[Playable]:
 
 def _pictures(row: EvaluatedUtterance, audio: AudioConfig) -> str:
     """Return both mels, and the words and tokens of the speech below its own."""
-    names, frame_seconds = row.pictures, audio.hop_samples / audio.sample_rate
-    timings = timings_to_json(row.symbols, row.durations, frame_seconds)
+    names, timings = row.pictures, timings_to_json(row.symbols, row.durations, audio.frame_seconds)
     words = [Span(word["word"], word["begin"], word["end"]) for word in timings["words"]]
     tokens = [Span(token["symbol"], token["begin"], token["end"]) for token in timings["tokens"]]
-    seconds = float(sum(row.durations)) * frame_seconds
+    seconds = float(sum(row.durations)) * audio.frame_seconds
     axis = max(row.true_seconds, seconds)
     truth = "true" if "true" in row.sounds else "copy"
     spoken = f"Spoken mel, {row.spoken_seconds:.2f} s"

@@ -34,7 +34,7 @@ class HarmonicPhase:
     def __init__(self, audio: AudioConfig, reach: int) -> None:
         self.reach = reach
         self.finder = PitchFinder(audio, tf.float64)
-        self.hop_seconds = audio.hop_samples / audio.sample_rate
+        self.frame_seconds = audio.frame_seconds
         weights = np.hanning(2 * SMOOTHING_REACH + 3)[1:-1]
         self.weights = weights / weights.sum()
         bins = 1 + audio.fft_size // 2
@@ -67,7 +67,7 @@ class HarmonicPhase:
         before_B: the cycles up to the frame before the first.
         """
         before_B1 = tf.reshape(tf.cast(before_B, tf.float64), [-1, 1])
-        return tf.math.floormod(before_B1 + tf.cumsum(pitch_hz_BT * self.hop_seconds, axis=1), 1.0)
+        return tf.math.floormod(before_B1 + tf.cumsum(pitch_hz_BT * self.frame_seconds, axis=1), 1.0)
 
     def __call__(self, pitch_hz_BT: tf.Tensor, cycles_BT: tf.Tensor) -> tf.Tensor:
         """Return the phase of each frame's bins in radians, float32 [B, T, K], at these cycles of the pitch."""

@@ -427,7 +427,7 @@ def _write_extras(
 ) -> None:
     symbols, audio = synthesizer.symbols(spoken.tokens), synthesizer.checkpoint.config.audio
     if timings is not None:
-        content = timings_to_json(symbols, spoken.durations, audio.hop_samples / audio.sample_rate)
+        content = timings_to_json(symbols, spoken.durations, audio.frame_seconds)
         with output_errors(timings, _OTHER_PATH):
             write_output(timings, f"{json.dumps(content, ensure_ascii=False, indent=1)}\n".encode())
     if mel_output is not None:

@@ -222,7 +222,7 @@ def _spectrum(graph: _Graph, generator: Generator, mel: str) -> str:
 def _harmonic_phase(graph: _Graph, harmonic: HarmonicPhase, scaled: str) -> str:
     """Add `HarmonicPhase` of all frames, in float64 as there."""
     pitch_hz, one = _pitch_hz(graph, harmonic, graph("Cast", scaled, to=DOUBLE)), graph.double(1.0)
-    per_frame = graph("Mul", pitch_hz, graph.double(harmonic.hop_seconds))
+    per_frame = graph("Mul", pitch_hz, graph.double(harmonic.frame_seconds))
     cycles = graph("Mod", graph("CumSum", per_frame, graph.integers(1)), one, fmod=1)
     times = graph("Round", graph("Div", graph.double(harmonic.harmonic_hz), pitch_hz))
     turned = graph("Mod", graph("Mul", times, cycles), one, fmod=1)
