@@ -1,7 +1,10 @@
 """Phonemes come from espeak-ng only; texts that it cannot convert are rejected."""
 
+import errno
 import re
+import shutil
 import sys
+import tempfile
 
 import pytest
 
@@ -55,6 +58,28 @@ def test_a_missing_extra_names_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     phonemes._espeak.cache_clear()
     with pytest.raises(ConfigError, match=r"pip install .*\[phonemes\]"):
         phonemize(["hello"], "en")
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        # Those of a full disk and of a folder that is mounted noexec.
+        (OSError(errno.ENOSPC, "No space left on device", "lib.so", None, "copy.so"), "No space left on device"),
+        (OSError("copy.so: failed to map segment from shared object"), "copy.so: failed to map segment"),
+    ],
+)
+def test_a_folder_of_temporary_files_that_espeak_cannot_use_is_named(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, found: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    phonemes._espeak.cache_clear()
+    monkeypatch.setattr(shutil, "copy", fail)
+    expected = f"{tempfile.gettempdir()}: espeak-ng does not start there ({found}"
+    with pytest.raises(ConfigError, match=re.escape(expected)) as caught:
+        phonemize(["hello"], "en")
+    assert "set TMPDIR" in str(caught.value)
 
 
 def test_the_inventory_is_fixed() -> None:

@@ -5,6 +5,7 @@ punctuation marks is converted separately, so phonemes and punctuation stay alig
 """
 
 import re
+import tempfile
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
@@ -121,6 +122,12 @@ def _espeak() -> Any:
     except RuntimeError as error:
         raise ConfigError(
             f"text.tokens=phonemes: espeak-ng does not start ({error}); reinstall it: {install_command('phonemes')}"
+        ) from None
+    except OSError as error:
+        # phonemizer copies the library into the folder of temporary files, and loads the copy.
+        raise ConfigError(
+            f"{tempfile.gettempdir()}: espeak-ng does not start there ({error.strerror or error}); "
+            "set TMPDIR to a folder with 10 MB free that is not mounted noexec"
         ) from None
 
 
