@@ -83,7 +83,7 @@ def test_a_port_in_use_is_one_line(run: Path) -> None:
         port = used.getsockname()[1]
         for option, others in (("--port", ()), ("--wyoming-port", ("--port", 0, "--wyoming"))):
             found = refusal("--voice", run, option, port, *others)
-            assert "cannot listen" in found
+            assert f"127.0.0.1:{port}: cannot listen (Address already in use); choose" in found
             assert found.rstrip().endswith(f"choose another --host or {option}")
 
 
