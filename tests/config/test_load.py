@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,13 @@ def test_the_error_of_a_huge_override_is_short(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(overrides=[text])
     assert len(str(caught.value)) < 500
+
+
+def test_settings_that_are_no_regular_file_are_refused_as_such(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for found in (tmp_path, tmp_path / "fifo"):
+        with pytest.raises(ConfigError, match=f"--config {found}: found no regular file, expected a YAML file"):
+            find_config_file(str(found))
 
 
 def test_the_error_of_a_missing_preset_lists_the_presets() -> None:

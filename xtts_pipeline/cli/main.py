@@ -162,4 +162,4 @@ def _run(debug: bool) -> None:
             sys.exit(EXIT_UNTRUE)
         where = error.filename or ("this process" if error.errno in MACHINE_ERRORS else "stdout")
         remedy = disk_remedy(error, "choose another place")
-        _fail(f"{where}: cannot be read or written ({error.strerror}); {remedy}", EXIT_UNUSABLE, debug)
+        _fail(f"{where}: cannot be read or written ({error.strerror or error}); {remedy}", EXIT_UNUSABLE, debug)

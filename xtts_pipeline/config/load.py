@@ -3,6 +3,7 @@
 No TensorFlow; opens no corpus.
 """
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -139,6 +140,8 @@ def find_config_file(name: str) -> Path:
         for candidate in (folder / name, folder / f"{name}.yaml"):
             if candidate.is_file():
                 return candidate
+    if os.path.lexists(name):
+        raise ConfigError(f"--config {name}: found no regular file, expected a YAML file or the name of a preset")
     raise ConfigError(f"--config {name}: no such file or preset; {did_you_mean(name, preset_names())}")
 
 

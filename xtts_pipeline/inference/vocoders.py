@@ -10,7 +10,7 @@ from pathlib import Path
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM, read_vocoder_path
-from xtts_pipeline.training.checkpoints.state import read_run_state, require_network
+from xtts_pipeline.training.checkpoints.state import check_weights_size, read_run_state, require_network
 
 # They define a frame. Trimming and normalisation choose which sound is analysed, and how loud, not how.
 MEL_SETTINGS = ("sample_rate", "fft_size", "hop_samples", "window_samples", "mel_bins", "min_hz", "max_hz", "floor")
@@ -20,7 +20,8 @@ def choose_vocoder(run: Path, named: Path | str | None = None) -> Path | None:
     """Return the path of the vocoder that speaks for a run or checkpoint, or None for Griffin-Lim.
 
     By default it is the one that the run remembers; the name `griffin-lim` is Griffin-Lim. Raises CheckpointError if
-    it is missing, is no vocoder, or was trained on mels of another definition than the run's.
+    it is missing, is no vocoder, was trained on mels of another definition than the run's, or if its weights do not
+    have the size that was saved.
     """
     if named is not None and str(named) == GRIFFIN_LIM:
         return None
@@ -32,6 +33,7 @@ def choose_vocoder(run: Path, named: Path | str | None = None) -> Path | None:
             state = read_run_state(vocoder)
             require_network(vocoder, state.network, "vocoder")
             _check_mel(vocoder, state.config.audio, run, spoken.config.audio)
+            check_weights_size(vocoder, state)
     return vocoder
 
 

@@ -39,6 +39,7 @@ from xtts_pipeline.training.checkpoints.state import (
     NetworkKind,
     RunState,
     SavedState,
+    damaged,
     digest_of,
     explaining_damage,
     read_state,
@@ -213,18 +214,14 @@ def load_checkpoint(path: Path) -> Checkpoint:
         weights_path, expected = folder / WEIGHTS_NAME, state.weights
         weights = read_regular_file(weights_path, expected.bytes, follow_links=False)
         if len(weights) != expected.bytes:
-            raise _damaged(weights_path, f"{len(weights)} bytes, expected {expected.bytes}")
+            raise damaged(weights_path, f"{len(weights)} bytes, expected {expected.bytes}")
         if hashlib.sha256(weights).hexdigest() != expected.sha256:
-            raise _damaged(weights_path, f"checksum differs from {STATE_NAME}")
+            raise damaged(weights_path, f"checksum differs from {STATE_NAME}")
         _check_identity(state.cache, state.config)
         arrays = load(weights)
         _check_finite(weights_path, arrays)
         about = state.step, state.config, state.cache
         return Checkpoint(folder, *about, arrays, expected.sha256, state.run, state.network)
-
-
-def _damaged(path: Path, found: str) -> DamagedCheckpointError:
-    return DamagedCheckpointError(f"{path}: {found}; the file is damaged, use an earlier step")
 
 
 def _check_finite(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -25,6 +25,7 @@ from xtts_pipeline.system.sealed_json import canonical_json, unseal_json
 from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
 from xtts_pipeline.training.checkpoints.run_folder import (
     STATE_NAME,
+    WEIGHTS_NAME,
     find_checkpoint,
     has_step_of,
     read_network_name,
@@ -264,6 +265,23 @@ def read_run_state(path: Path) -> SavedState:
 def read_run_config(path: Path) -> Config:
     """Return the config saved in a checkpoint. Raises CheckpointError if there is no intact one."""
     return read_run_state(path).config
+
+
+def check_weights_size(path: Path, state: SavedState) -> None:
+    """Raise DamagedCheckpointError unless the weights of a run or checkpoint have the size that its state tells.
+
+    This reads none of them; `load_checkpoint` compares their checksum.
+    """
+    weights = find_checkpoint(path) / WEIGHTS_NAME
+    with explaining_damage(weights.parent):
+        size = weights.stat().st_size
+    if size != state.weights.bytes:
+        raise damaged(weights, f"{size} bytes, expected {state.weights.bytes}")
+
+
+def damaged(path: Path, found: str) -> DamagedCheckpointError:
+    """Return the error for a file of a checkpoint that differs from its state."""
+    return DamagedCheckpointError(f"{path}: {found}; the file is damaged, use an earlier step")
 
 
 @contextmanager

@@ -57,6 +57,17 @@ def test_a_vocoder_is_remembered_by_its_absolute_path_in_the_folder_of_the_run(
         pass
 
 
+def test_a_vocoder_whose_weights_were_cut_is_refused(run: Path, vocoder: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(vocoder, tmp_path / "copy")
+    weights = checkpoint_folders(copy)[-1] / "weights.safetensors"
+    whole = weights.stat().st_size
+    os.truncate(weights, whole - 4)
+    assert f"{weights}: {whole - 4} bytes, expected {whole}" in str(error_of(use(run, copy)))
+    weights.unlink()
+    assert f"{weights}: no such file" in str(error_of(use(run, copy)))
+    assert read_vocoder_path(run) is None
+
+
 def test_a_run_and_its_vocoder_may_be_moved_together_or_alone(run: Path, vocoder: Path, tmp_path: Path) -> None:
     beside = shutil.copytree(vocoder, tmp_path / "vocoder")
     assert use(run, beside).exit_code == 0
