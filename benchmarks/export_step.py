@@ -33,6 +33,7 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
 
     from xtts_pipeline.cache.format.manifest import record_spec
     from xtts_pipeline.data.batching import batch_signature, to_batch
+    from xtts_pipeline.model.architecture import NetworkSizes
     from xtts_pipeline.model.network import Network
     from xtts_pipeline.perf.benchmark.device import matrix_operations
     from xtts_pipeline.training.acoustic.step import AcousticStep
@@ -40,7 +41,7 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
     write_batch(folder / BATCH_NAME, config, rows)
     spec, dtype = record_spec(config), tf.dtypes.as_dtype(config.training.product_type)
     signature = batch_signature(spec, rows, with_speaker=False, with_language=False)
-    network, average = (Network(config.model, config.audio, spec, SYMBOLS, dtype=dtype) for _ in range(2))
+    network, average = (Network(config.model, config.audio, NetworkSizes(spec, SYMBOLS), dtype=dtype) for _ in range(2))
     step = AcousticStep(network, average, config.training, [signature])
     with np.load(folder / BATCH_NAME) as batch:
         tensors = [tf.constant(value) for value in to_batch(batch, signature) if value is not None]

@@ -28,6 +28,7 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
     from xtts_pipeline.cache.format.manifest import record_spec
     from xtts_pipeline.config.load import load_config
     from xtts_pipeline.data.batching import batch_signature
+    from xtts_pipeline.model.architecture import NetworkSizes
     from xtts_pipeline.model.batch import Batch
     from xtts_pipeline.model.network import Network
     from xtts_pipeline.training.acoustic.step import AcousticStep
@@ -36,7 +37,7 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
     settings = [f"training.batch_size={batch_size}", "training.accumulation_steps=1", "training.precision=float32"]
     config = load_config([shape, preset], settings)
     spec, symbol_count = record_spec(config), 60
-    network, average = (Network(config.model, config.audio, spec, symbol_count) for _ in range(2))
+    network, average = (Network(config.model, config.audio, NetworkSizes(spec, symbol_count)) for _ in range(2))
     step = AcousticStep(
         network, average, config.training, [batch_signature(spec, batch_size, with_speaker=False, with_language=False)]
     )

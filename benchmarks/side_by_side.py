@@ -82,6 +82,7 @@ def run_step(job: dict[str, Any]) -> None:
         stock_keras.put_in()
     from xtts_pipeline.cache.format.manifest import record_spec
     from xtts_pipeline.data.batching import batch_signature, to_batch
+    from xtts_pipeline.model.architecture import NetworkSizes
     from xtts_pipeline.model.network import Network
     from xtts_pipeline.training.acoustic.step import AcousticStep
     from xtts_pipeline.training.checks import choose_precision
@@ -92,7 +93,8 @@ def run_step(job: dict[str, Any]) -> None:
     batch = {name: tf.constant(arrays[name]) for name in arrays.files}
     signature = batch_signature(spec, len(arrays["mel"]), with_speaker=False, with_language=False)
     precision = tf.dtypes.as_dtype(config.training.product_type)
-    network, average = (Network(config.model, config.audio, spec, SYMBOLS, dtype=precision) for _ in range(2))
+    sizes = NetworkSizes(spec, SYMBOLS)
+    network, average = (Network(config.model, config.audio, sizes, dtype=precision) for _ in range(2))
     step = AcousticStep(network, average, config.training, [signature])
     given = to_batch(batch, signature)
     started = time.perf_counter()

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig, ModelConfig
+from xtts_pipeline.model.architecture import NetworkSizes
 from xtts_pipeline.model.batch import Batch, Crop
 from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.losses import batch_totals
@@ -33,8 +34,9 @@ AUDIO = AudioConfig(mel_bins=SPEC.mel_bins)
 
 def make_network(spec: RecordSpec = SPEC, **settings: Any) -> Network:
     """Return a network; settings are those of the model, and `speakers`, `languages` and `dtype`."""
-    others = {name: settings.pop(name) for name in ("speakers", "languages", "dtype") if name in settings}
-    return Network(MODEL.model_copy(update=settings), AUDIO, spec, SYMBOL_COUNT, seed=1, **others)
+    names = {name: settings.pop(name) for name in ("speakers", "languages") if name in settings}
+    dtype, sizes = settings.pop("dtype", tf.float32), NetworkSizes(spec, SYMBOL_COUNT, **names)
+    return Network(MODEL.model_copy(update=settings), AUDIO, sizes, seed=1, dtype=dtype)
 
 
 @pytest.fixture

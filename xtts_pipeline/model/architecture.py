@@ -33,7 +33,10 @@ ALIGNER_LARGEST_ERROR = 0.3
 
 @dataclass(frozen=True)
 class NetworkSizes:
-    """The sizes of a network that come from the cache: its largest records, symbols, speakers and languages."""
+    """The sizes of a network that come from the cache: its largest records, symbols, speakers and languages.
+
+    symbols: the size of the token table, with pad, begin and end.
+    """
 
     spec: RecordSpec
     symbols: int

@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig, ModelConfig, SynthesisConfig
 from xtts_pipeline.model.aligner import Aligner
-from xtts_pipeline.model.architecture import PROSODY_FEATURES
+from xtts_pipeline.model.architecture import PROSODY_FEATURES, NetworkSizes
 from xtts_pipeline.model.batch import (
     Batch,
     Crop,
@@ -102,8 +101,7 @@ class Chunk(NamedTuple):
 class Network(tf.Module):
     """Text encoder, voice encoder and aligner, speaker and language vectors if there are several, and a decoder.
 
-    `spec` fixes the longest text and mel. `symbol_count` is the size of the token table, with pad, begin and end.
-    Matrices are multiplied in `dtype`.
+    `sizes.spec` fixes the longest text and mel. Matrices are multiplied in `dtype`.
 
     frames_per_step: the frames of one decoder step.
     """
@@ -112,26 +110,23 @@ class Network(tf.Module):
         self,
         config: ModelConfig,
         audio: AudioConfig,
-        spec: RecordSpec,
-        symbol_count: int,
-        speakers: int = 1,
-        languages: int = 1,
+        sizes: NetworkSizes,
         seed: int = 0,
         dtype: tf.DType = tf.float32,
     ) -> None:
         super().__init__(name="network")
-        initializer = Initializer(seed)
+        initializer, spec = Initializer(seed), sizes.spec
         self.dtype, self.audio = dtype, audio
         self.mel_bins, self.max_mel_frames = spec.mel_bins, spec.max_mel_frames
         self.silence = spec.pad_value
         self.reference_frames = min(config.reference_frames, spec.max_mel_frames)
         self.frames_per_step = config.frames_per_step
-        self.text_encoder = TextEncoder(initializer, config, symbol_count, spec.max_text_length)
+        self.text_encoder = TextEncoder(initializer, config, sizes.symbols, spec.max_text_length)
         self.speaker_embedding = self.language_embedding = None
-        if speakers > 1:
-            self.speaker_embedding = initializer.normal((speakers, config.width), 0.1, "speaker_embedding")
-        if languages > 1:
-            self.language_embedding = initializer.normal((languages, config.width), 0.5, "language_embedding")
+        if sizes.speakers > 1:
+            self.speaker_embedding = initializer.normal((sizes.speakers, config.width), 0.1, "speaker_embedding")
+        if sizes.languages > 1:
+            self.language_embedding = initializer.normal((sizes.languages, config.width), 0.5, "language_embedding")
         self.voice_to_tokens = None
         if config.voice_latents:
             self.voice_to_tokens = Dense(initializer, config.width, config.width, "voice_to_tokens")
@@ -144,8 +139,8 @@ class Network(tf.Module):
         if config.voice_latents:
             self.voice_encoder = VoiceEncoder(initializer, config, spec.mel_bins)
             self.null_voice = initializer.normal((config.voice_latents, config.width), 0.5, "null_voice")
-        voice_width = config.width if config.voice_latents or speakers > 1 else None
-        self.aligner = Aligner(initializer, symbol_count, spec.mel_bins, voice_width)
+        voice_width = config.width if config.voice_latents or sizes.speakers > 1 else None
+        self.aligner = Aligner(initializer, sizes.symbols, spec.mel_bins, voice_width)
         self.crop_start_salt, self.crop_used_salt = initializer.salt(), initializer.salt()
 
     @property

@@ -10,6 +10,7 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig, ModelConfig, TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
+from xtts_pipeline.model.architecture import NetworkSizes
 from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.system.runtime import NativeLog
@@ -73,9 +74,8 @@ def demonstrate(log: NativeLog) -> Demonstration:
 
 def _run(log: NativeLog, *, is_varying: bool) -> DemonstrationRun:
     settings = TrainingConfig(batch_size=_ROWS, strict_shapes=not is_varying)
-    network, average = (
-        Network(_MODEL, AudioConfig(mel_bins=_SPEC.mel_bins), _SPEC, _SYMBOLS, seed=1) for _ in range(2)
-    )
+    audio, sizes = AudioConfig(mel_bins=_SPEC.mel_bins), NetworkSizes(_SPEC, _SYMBOLS)
+    network, average = (Network(_MODEL, audio, sizes, seed=1) for _ in range(2))
     step = AcousticStep(
         network, average, settings, [batch_signature(_SPEC, _ROWS, with_speaker=False, with_language=False)]
     )

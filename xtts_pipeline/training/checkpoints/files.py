@@ -90,9 +90,12 @@ class Checkpoint:
 
 def build_network(cache: CacheIdentity, config: Config, dtype: tf.DType = tf.float32) -> Network:
     """Return a new network for a cache's contents, which multiplies matrices in `dtype`."""
-    symbol_count = Tokenizer(cache.symbols, config.text.blank).symbol_count
-    counts = symbol_count, len(cache.speakers), len(cache.languages)
-    return Network(config.model, config.audio, cache.spec, *counts, config.training.seed, dtype)
+    return Network(config.model, config.audio, _network_sizes(cache, config), config.training.seed, dtype)
+
+
+def _network_sizes(cache: CacheIdentity, config: Config) -> NetworkSizes:
+    symbols = Tokenizer(cache.symbols, config.text.blank).symbol_count
+    return NetworkSizes(cache.spec, symbols, len(cache.speakers), len(cache.languages))
 
 
 def load_network(checkpoint: Checkpoint) -> Network:
@@ -104,9 +107,7 @@ def load_network(checkpoint: Checkpoint) -> Network:
     checkpoint.require("acoustic")
     cache, config = checkpoint.cache, checkpoint.config
     found = sum(array.size for array in checkpoint.average.values())
-    symbols = Tokenizer(cache.symbols, config.text.blank).symbol_count
-    sizes = NetworkSizes(cache.spec, symbols, len(cache.speakers), len(cache.languages))
-    if (expected := parameter_count(config.model, sizes)) > found:
+    if (expected := parameter_count(config.model, _network_sizes(cache, config))) > found:
         problem = f"found {found} weights, its settings make {expected}"
         raise CheckpointError(f"{checkpoint.folder}: {problem}; {OTHER_WEIGHTS}")
     network = build_network(cache, config)
