@@ -40,7 +40,7 @@ def export_step(config: Config, rows: int, folder: Path) -> dict[str, Any]:
 
     write_batch(folder / BATCH_NAME, config, rows)
     spec, dtype = record_spec(config), tf.dtypes.as_dtype(config.training.product_type)
-    signature = batch_signature(spec, rows, with_speaker=False, with_language=False)
+    signature = batch_signature(spec, rows)
     network, average = (Network(config.model, config.audio, NetworkSizes(spec, SYMBOLS), dtype=dtype) for _ in range(2))
     step = AcousticStep(network, average, config.training, [signature])
     with np.load(folder / BATCH_NAME) as batch:

@@ -38,9 +38,7 @@ def measure(preset: str, shape: str, batch_size: int, steps: int) -> dict[str, f
     config = load_config([shape, preset], settings)
     spec, symbol_count = record_spec(config), 60
     network, average = (Network(config.model, config.audio, NetworkSizes(spec, symbol_count)) for _ in range(2))
-    step = AcousticStep(
-        network, average, config.training, [batch_signature(spec, batch_size, with_speaker=False, with_language=False)]
-    )
+    step = AcousticStep(network, average, config.training, [batch_signature(spec, batch_size)])
     random = np.random.default_rng(0)
     batch = Batch(
         tf.constant(random.integers(3, symbol_count, (batch_size, spec.max_text_length)), tf.int32),

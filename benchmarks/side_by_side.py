@@ -91,7 +91,7 @@ def run_step(job: dict[str, Any]) -> None:
     spec = record_spec(config)
     arrays = np.load(job["batch"])
     batch = {name: tf.constant(arrays[name]) for name in arrays.files}
-    signature = batch_signature(spec, len(arrays["mel"]), with_speaker=False, with_language=False)
+    signature = batch_signature(spec, len(arrays["mel"]))
     precision = tf.dtypes.as_dtype(config.training.product_type)
     sizes = NetworkSizes(spec, SYMBOLS)
     network, average = (Network(config.model, config.audio, sizes, dtype=precision) for _ in range(2))

@@ -37,10 +37,7 @@ def source(tmp_path_factory: pytest.TempPathFactory, write_cache: WriteCache) ->
 
 def signatures_of(source: Source) -> list[Batch]:
     sizes = batch_sizes(source.specs, CONFIG.training.batch_size, parts=1)
-    return [
-        batch_signature(spec, rows, with_speaker=True, with_language=False)
-        for spec, rows in zip(source.specs, sizes, strict=True)
-    ]
+    return [batch_signature(spec, rows, with_speaker=True) for spec, rows in zip(source.specs, sizes, strict=True)]
 
 
 def training_batches(source: Source, steps_done: int = 0, config: Config = CONFIG) -> Iterator[Batch]:
@@ -127,7 +124,7 @@ def test_validation_reads_every_bucket_whole(source: Source) -> None:
 
 def test_validation_sentences_are_the_first_of_each_bucket_in_turn(source: Source) -> None:
     short, middle, long = (clips([batch]) for batch in source.validation_batches(signatures_of(source)))
-    signature = batch_signature(source.specs[-1], 5, with_speaker=True, with_language=False)
+    signature = batch_signature(source.specs[-1], 5, with_speaker=True)
     sentences = source.validation_sentences(signature)
     assert clips([sentences]) == [short[0], middle[0], long[0], short[1], middle[1]]
     assert [tensor.shape for tensor in sentences if tensor is not None] == [

@@ -38,7 +38,7 @@ def batch() -> Batch:
 
 @pytest.fixture(scope="session")
 def compiled_step() -> tuple[AcousticStep, dict[str, np.ndarray]]:
-    signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
+    signature = batch_signature(SPEC, SETTINGS.batch_size)
     step = AcousticStep(*networks(), SETTINGS, [signature])
     return step, {name: variable.numpy() for name, variable in named_variables(step).items()}
 

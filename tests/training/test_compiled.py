@@ -28,9 +28,7 @@ from xtts_pipeline.training.compiled import (
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 
 LARGE = RecordSpec(SPEC.max_text_length + 5, SPEC.max_mel_frames + 10, SPEC.mel_bins, SPEC.pad_value)
-SIGNATURES = [
-    batch_signature(spec, rows, with_speaker=False, with_language=False) for spec, rows in ((SPEC, 3), (LARGE, 2))
-]
+SIGNATURES = [batch_signature(spec, rows) for spec, rows in ((SPEC, 3), (LARGE, 2))]
 BATCH = random_batch(SPEC, (9, 4, 6), (20, 7, 12))
 
 

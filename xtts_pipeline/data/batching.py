@@ -24,7 +24,9 @@ def bucket_signatures(
     return [batch_signature(spec, rows, **ids) for spec, rows in zip(specs, sizes, strict=True)]
 
 
-def batch_signature(spec: RecordSpec, batch_size: int, *, with_speaker: bool, with_language: bool) -> Batch:
+def batch_signature(
+    spec: RecordSpec, batch_size: int, *, with_speaker: bool = False, with_language: bool = False
+) -> Batch:
     """Return the TensorSpecs of a batch: static shapes, from the record spec and the batch size alone."""
     specs = {
         field.name: tf.TensorSpec([batch_size, *field.shape], field.dtype, name=field.name)

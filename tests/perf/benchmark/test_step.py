@@ -84,7 +84,7 @@ def test_streams_hold_every_clip_whole(tmp_path: Path):
     spec = RecordSpec(16, 24, 4, -11.5)
     examples = examples_of([(4, 6), (5, 8), (15, 20), (12, 24), (16, 23), (3, 5)])
     buckets = choose_buckets(examples, spec, batch_size=1)
-    signatures = [batch_signature(shape, 1, with_speaker=False, with_language=False) for shape in buckets]
+    signatures = [batch_signature(shape, 1) for shape in buckets]
     stream = shaped_stream(tmp_path, examples, buckets, signatures, seed=0)
     batches = list(islice(stream.batches, 30))
 
@@ -96,7 +96,7 @@ def test_streams_hold_every_clip_whole(tmp_path: Path):
 
 def test_varying_batches_are_as_long_as_their_longest_clip(tmp_path: Path):
     spec = RecordSpec(16, 24, 4, -11.5)
-    signature = batch_signature(spec, 2, with_speaker=False, with_language=False)
+    signature = batch_signature(spec, 2)
     stream = varying_stream(tmp_path, examples_of([(4, 6), (5, 8), (15, 20), (12, 24)]), spec, signature)
     batches = [*stream.firsts, *islice(stream.batches, 1)]
 
@@ -124,7 +124,7 @@ class TinyStep:
 
 def test_a_variants_figures_are_those_of_its_steps(tmp_path: Path):
     spec = RecordSpec(16, 24, 4, -11.5)
-    signature = batch_signature(spec, 2, with_speaker=False, with_language=False)
+    signature = batch_signature(spec, 2)
     examples = examples_of([(4, 6), (5, 8), (15, 20), (12, 24)])
     with NativeLog() as log:
         fixed = Variant(TinyStep(signature), shaped_stream(tmp_path, examples, [spec], [signature], seed=0), log)

@@ -26,7 +26,7 @@ def tracing_counts(step: AcousticStep | EvaluateStep) -> list[int]:
 
 
 def test_signature_is_static_and_names_only_what_the_cache_has() -> None:
-    signature = batch_signature(SPEC, 4, with_speaker=False, with_language=True)
+    signature = batch_signature(SPEC, 4, with_language=True)
     assert signature.tokens == tf.TensorSpec([4, 9], tf.int32, "tokens")
     assert signature.mel == tf.TensorSpec([4, 20, 5], tf.float16, "mel")
     assert signature.mel_length == tf.TensorSpec([4], tf.int32, "mel_length")
@@ -35,7 +35,7 @@ def test_signature_is_static_and_names_only_what_the_cache_has() -> None:
 
 
 def test_batches_follow_the_signature(batch: Batch) -> None:
-    signature = batch_signature(SPEC, 3, with_speaker=True, with_language=False)
+    signature = batch_signature(SPEC, 3, with_speaker=True)
     fields = {**batch._asdict(), "speaker": tf.constant([1, 2, 3]), "language": tf.constant([0, 0, 0])}
     taken = to_batch(fields, signature)
     assert taken.language is None
@@ -55,7 +55,7 @@ def test_one_batch_overfits_in_one_trace(train_step: AcousticStep, batch: Batch)
 
 
 def test_without_compilation_the_step_does_the_same(train_step: AcousticStep, batch: Batch) -> None:
-    signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
+    signature = batch_signature(SPEC, SETTINGS.batch_size)
     eager = AcousticStep(*networks(), SETTINGS.model_copy(update={"debug_eager": True}), [signature])
     for _ in range(2):
         assert numbers(eager, batch) == pytest.approx(numbers(train_step, batch), rel=1e-3, abs=1e-5)
@@ -72,9 +72,7 @@ def test_a_batch_of_another_shape_is_refused(train_step: AcousticStep) -> None:
 def test_the_losses_of_a_clip_do_not_depend_on_its_bucket() -> None:
     # The batches differ in rows, tokens and frames; padding must not change the losses.
     large = RecordSpec(SPEC.max_text_length + 3, SPEC.max_mel_frames + 7, SPEC.mel_bins, SPEC.pad_value)
-    signatures = [
-        batch_signature(spec, rows, with_speaker=False, with_language=False) for spec, rows in ((SPEC, 3), (large, 2))
-    ]
+    signatures = [batch_signature(spec, rows) for spec, rows in ((SPEC, 3), (large, 2))]
     network = make_network(large)
     step = EvaluateStep(network, SETTINGS.model_copy(update={"jit_compile": False}), signatures)
     in_small = numbers(step, random_batch(SPEC, (9, 4, 0), (20, 7, 0)))
@@ -114,7 +112,7 @@ def test_the_same_weights_and_batch_give_the_same_update_bit_for_bit(train_step:
 
 
 def test_no_sum_of_a_plain_graph_depends_on_the_order_of_threads(batch: Batch) -> None:
-    signature = batch_signature(SPEC, SETTINGS.batch_size, with_speaker=False, with_language=False)
+    signature = batch_signature(SPEC, SETTINGS.batch_size)
     plain = AcousticStep(*networks(), SETTINGS.model_copy(update={"jit_compile": False}), [signature])
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
     context.context().enable_graph_collection()
@@ -146,7 +144,7 @@ def test_speaker_and_language_reach_the_compiled_step(batch: Batch) -> None:
 
 
 def test_evaluation_is_deterministic_and_weighted_by_decoder_steps(train_step: AcousticStep, batch: Batch) -> None:
-    signature = batch_signature(SPEC, 3, with_speaker=False, with_language=False)
+    signature = batch_signature(SPEC, 3)
     evaluate_step = EvaluateStep(train_step.network, SETTINGS, [signature])
     first, second = numbers(evaluate_step, batch), numbers(evaluate_step, batch)
     assert first == second
@@ -196,7 +194,7 @@ def test_changing_the_rate_factor_does_not_retrace(train_step: AcousticStep, bat
 def run_steps(batch: Batch, steps: int, **changes: object) -> tuple[list[dict[str, float]], dict[str, np.ndarray]]:
     """Return each step's metrics and the weights after the last, without XLA."""
     settings = SETTINGS.model_copy(update={"jit_compile": False, "batch_size": batch.tokens.shape[0], **changes})
-    signature = batch_signature(SPEC, settings.batch_size, with_speaker=False, with_language=False)
+    signature = batch_signature(SPEC, settings.batch_size)
     step = AcousticStep(*networks(), settings, [signature])
     metrics = [numbers(step, batch) for _ in range(steps)]
     return metrics, {name: variable.numpy() for name, variable in named_variables(step).items()}

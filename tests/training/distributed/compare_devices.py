@@ -58,7 +58,7 @@ def acoustic(
         strict_shapes=not has_two_shapes,
     )
     sizes = [ROWS, ROWS // 2] if has_two_shapes else [ROWS]
-    signatures = [batch_signature(SPEC, rows, with_speaker=speakers > 1, with_language=False) for rows in sizes]
+    signatures = [batch_signature(SPEC, rows, with_speaker=speakers > 1) for rows in sizes]
 
     def networks() -> list[Network]:
         return [make_network(**LAYERS, speakers=speakers) for _ in range(2)]

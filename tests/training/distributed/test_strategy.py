@@ -13,7 +13,7 @@ from xtts_pipeline.errors import ConfigError, TrainingError
 from xtts_pipeline.training.distributed.step import DistributedStep, describe_distribution
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
 
-SIGNATURE = batch_signature(SPEC, 12, with_speaker=False, with_language=True)
+SIGNATURE = batch_signature(SPEC, 12, with_language=True)
 
 
 class FakeWorker(Distribution):

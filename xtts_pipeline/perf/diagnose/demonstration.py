@@ -76,9 +76,7 @@ def _run(log: NativeLog, *, is_varying: bool) -> DemonstrationRun:
     settings = TrainingConfig(batch_size=_ROWS, strict_shapes=not is_varying)
     audio, sizes = AudioConfig(mel_bins=_SPEC.mel_bins), NetworkSizes(_SPEC, _SYMBOLS)
     network, average = (Network(_MODEL, audio, sizes, seed=1) for _ in range(2))
-    step = AcousticStep(
-        network, average, settings, [batch_signature(_SPEC, _ROWS, with_speaker=False, with_language=False)]
-    )
+    step = AcousticStep(network, average, settings, [batch_signature(_SPEC, _ROWS)])
     before = log.compilations().get("_train_step", 0)
     times = []
     for longest in _LONGEST:
