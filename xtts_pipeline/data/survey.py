@@ -115,7 +115,7 @@ def survey_corpus(index: CorpusIndex, config: Config, progress: Callable[[int], 
                     rejections.append((row.corpus, Rejection(row.id, row.where, verdict.reason, verdict.detail)))
         finally:
             threads.shutdown(cancel_futures=True)
-    rejections.sort(key=lambda item: (*reading_order(item[0], item[1].where), item[1].id))
+    rejections.sort(key=reading_order)
     if not clips:
         first = rejections[0][1]
         found = f"none of its {len(rejections)} rows can be used"

@@ -89,9 +89,10 @@ def test_rows_are_never_lost() -> None:
     assert [rejection.reason for _, rejection in index.rejections] == [Reason.AUDIO_MISSING, Reason.DUPLICATE_ID]
 
 
-def test_locations_sort_in_reading_order() -> None:
+def test_rejections_sort_in_reading_order() -> None:
     places = [(0, "metadata.csv:10"), (1, "metadata.csv:1"), (0, "metadata.csv:9"), (0, "a.tsv:100")]
-    ordered = sorted(places, key=lambda place: reading_order(*place))
+    rejected = [(corpus, Rejection("a", where, Reason.BAD_ROW, "")) for corpus, where in places]
+    ordered = [(corpus, rejection.where) for corpus, rejection in sorted(rejected, key=reading_order)]
     assert ordered == [(0, "a.tsv:100"), (0, "metadata.csv:9"), (0, "metadata.csv:10"), (1, "metadata.csv:1")]
 
 

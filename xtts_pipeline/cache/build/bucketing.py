@@ -103,8 +103,7 @@ def rejections_of(index: CorpusIndex, verdicts: Sequence[RowLengths | Rejection]
         for row, verdict in zip(index.rows, verdicts, strict=True)
         if isinstance(verdict, Rejection)
     ]
-    ordered = sorted([*index.rejections, *rejected], key=lambda item: reading_order(item[0], item[1].where))
-    return [rejection for _, rejection in ordered]
+    return [rejection for _, rejection in sorted([*index.rejections, *rejected], key=reading_order)]
 
 
 def _read_lengths(path: Path, tokens: int, audio: AudioConfig, name: str) -> RowLengths:

@@ -214,7 +214,9 @@ def lay_out(index: CorpusIndex, plan: ShardPlan, validation_id: str | None) -> d
     return shards
 
 
-def reading_order(corpus: int, where: str) -> tuple[int, str, int]:
-    """Return a sort key that puts `file:line` locations in reading order."""
-    match = _WHERE.fullmatch(where)
-    return (corpus, match[1], int(match[2])) if match else (corpus, where, 0)
+def reading_order(rejected: tuple[int, Rejection]) -> tuple[int, str, int, str]:
+    """Return a sort key that puts rejections, each with its corpus, in the order in which their rows are read."""
+    corpus, rejection = rejected
+    match = _WHERE.fullmatch(rejection.where)
+    file, line = (match[1], int(match[2])) if match else (rejection.where, 0)
+    return corpus, file, line, rejection.id

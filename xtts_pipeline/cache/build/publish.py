@@ -91,7 +91,7 @@ def publish_cache(
         tempfile.TemporaryFile(dir=work_folder) as rejected,
     ):
         utterance_entry = write_listing(utterances, _utterance_lines(folder, layout, config, totals))
-        totals.rejections.sort(key=lambda item: (*reading_order(item[0], item[1].where), item[1].id))
+        totals.rejections.sort(key=reading_order)
         rejected_entry = write_listing(rejected, (rejection.to_json() for _, rejection in totals.rejections))
         lengths = {measure: getattr(totals, measure) for measure in MEASURES}
         reasons = Counter(rejection.reason.value for _, rejection in totals.rejections)
