@@ -215,11 +215,7 @@ def _missing_files(target: Path, entries: dict[str, FileEntry], before: Manifest
 def _for_each(names: list[str], jobs: int, function: Callable[[str], Any]) -> list[Any]:
     """Return the function's result for each name, computed in threads; the first error cancels the rest."""
     with ThreadPoolExecutor(jobs) as pool:
-        try:
-            return list(pool.map(function, names))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        return list(pool.map(function, names))
 
 
 def _copy(
