@@ -1,4 +1,4 @@
-"""AdamW, loss scaling and gradient clipping inside the compiled step.
+"""AdamW and loss scaling inside the compiled step.
 
 Not Keras's AdamW: XLA fuses this whole update, and its state is plain named variables, which a checkpoint needs.
 """
