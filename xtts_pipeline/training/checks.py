@@ -232,18 +232,12 @@ def _parts_that_fit(manifest: Manifest, config: Config, available: AvailableMemo
     Accumulation takes memory of its own: two more gradients.
     """
     rows = config.training.clips_per_batch // shares
-    parts = (number for number in range(config.training.accumulation_steps + 1, rows + 1) if rows % number == 0)
-    return next(
-        (
-            number
-            for number in parts
-            if training_memory(manifest, config.with_settings("training", accumulation_steps=number)).total_bytes(
-                rows // number
-            )
-            <= available.bytes
-        ),
-        None,
-    )
+    for parts in range(config.training.accumulation_steps + 1, rows + 1):
+        if rows % parts == 0:
+            estimate = training_memory(manifest, config.with_settings("training", accumulation_steps=parts))
+            if estimate.total_bytes(rows // parts) <= available.bytes:
+                return parts
+    return None
 
 
 def _remedy(fitting: int | None, parts: int | None) -> str:
