@@ -439,7 +439,7 @@ class _Training:
             "aligned_at_step": self.task.aligned_at_step,
             "startup_seconds": context.startup.seconds,
             "memory": context.monitor.memory(self.train_step.compiled.python_name, context.startup.estimated_bytes),
-            "parameters": self.task.parameter_count,
+            "parameters": sum(variable.shape.num_elements() for variable in self.task.network.trainable_variables),
             "weights_sha256": read_run_state(context.folder).weights.sha256,
             "resumed_at_steps": list(self.state.resumed_at_steps),
             "dropped_media": context.media.dropped,

@@ -69,11 +69,6 @@ class Task(ABC):
         """The first report in which the aligner has found the text; None before, or without an aligner."""
         return None
 
-    @property
-    def parameter_count(self) -> int:
-        """The number of parameters of the network that synthesizes."""
-        return sum(int(variable.shape.num_elements()) for variable in self.network.trainable_variables)
-
     @abstractmethod
     def copy_weights(self, base: Checkpoint) -> Origin:
         """Start with another run's weights where they fit. Raises CheckpointError if nothing fits."""
