@@ -1,6 +1,6 @@
 """Name variables by their dotted paths of attributes, for checkpoints and the optimizer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import tensorflow as tf
 
@@ -17,20 +17,15 @@ def named_variables(module: tf.Module) -> dict[str, tf.Variable]:
 
 
 def _walk(value: object, path: str, seen: set[int]) -> Iterator[tuple[str, tf.Variable]]:
+    children: Iterable[tuple[object, object]] = ()
     if isinstance(value, tf.Variable):
         yield path, value
     elif isinstance(value, tf.Module) and id(value) not in seen:
         seen.add(id(value))
-        for name, child in sorted(vars(value).items()):
-            if not name.startswith("_"):
-                yield from _walk(child, _join(path, name), seen)
+        children = ((name, child) for name, child in sorted(vars(value).items()) if not name.startswith("_"))
     elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield from _walk(child, _join(path, str(index)), seen)
+        children = enumerate(value)
     elif isinstance(value, dict):
-        for name, child in value.items():
-            yield from _walk(child, _join(path, name), seen)
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
+        children = value.items()
+    for name, child in children:
+        yield from _walk(child, f"{path}.{name}" if path else str(name), seen)
