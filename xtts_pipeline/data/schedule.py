@@ -7,19 +7,20 @@ from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import numpy as np
-from pydantic import ConfigDict, Field
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.system.strict_json import STRICT
 
 # The number of a batch in the whole stream must fit into an int64.
 _Count = Annotated[int, Field(ge=0, lt=1 << 31)]
 
 
-@dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
+@dataclass(frozen=True, config=STRICT)
 class StreamPosition:
     """The next batch of a stream of training batches; epoch and batch count from 0."""
 
