@@ -7,7 +7,8 @@ from xtts_pipeline.audio.mel import log_mel
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import AudioConfig, AugmentationConfig
-from xtts_pipeline.data.augment import MelAugmentation, change_wave, draw_changes, mask_mels, seed_of
+from xtts_pipeline.data.augment import MelAugmentation, change_wave, draw_changes, mask_mels
+from xtts_pipeline.data.order import hash_of
 from xtts_pipeline.errors import ConfigError
 
 AUDIO = AudioConfig()
@@ -17,7 +18,7 @@ ROOM = 10**6
 
 
 def number(value: int = 1) -> tf.Tensor:
-    return seed_of(["clip", tf.constant(value)], 7)
+    return hash_of(7, "clip", tf.constant(value))
 
 
 def fields(waves: list[np.ndarray]) -> dict[str, tf.Tensor]:
@@ -35,11 +36,9 @@ def fields(waves: list[np.ndarray]) -> dict[str, tf.Tensor]:
 
 
 def test_a_seed_depends_on_each_of_its_parts() -> None:
-    seeds = {
-        int(seed_of([name, tf.constant(epoch)], seed)) for name in ("a", "b") for epoch in (0, 1) for seed in (0, 1)
-    }
+    seeds = {int(hash_of(seed, name, tf.constant(epoch))) for name in ("a", "b") for epoch in (0, 1) for seed in (0, 1)}
     assert len(seeds) == 8
-    assert int(seed_of(["a", tf.constant(1)], 0)) == int(seed_of([tf.constant("a"), tf.constant(1, tf.int64)], 0))
+    assert int(hash_of(0, "a", tf.constant(1))) == int(hash_of(0, tf.constant("a"), tf.constant(1, tf.int64)))
 
 
 def test_nothing_is_changed_by_default() -> None:

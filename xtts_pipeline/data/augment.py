@@ -4,7 +4,6 @@ All changes are drawn from a seed alone, so a resumed run equals an uninterrupte
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,15 +22,6 @@ _TINY = 1e-12
 _MEL_NOISE_DEVIATION = 0.52  # of a bin's magnitude, over its mean: Rayleigh's distribution, for a Gaussian spectrum
 
 
-def seed_of(parts: Sequence[object], seed: int) -> tf.Tensor:
-    """Return a hash of the seed and the parts, strings or integer tensors: int64 []."""
-    texts = [
-        tf.strings.as_string(part) if isinstance(part, tf.Tensor) and part.dtype != tf.string else part
-        for part in parts
-    ]
-    return tf.strings.to_hash_bucket_fast(tf.strings.join([str(seed), *texts], separator=":"), 2**62)
-
-
 @dataclass(frozen=True)
 class DrawnChanges:
     """The changes drawn for each row, [B] each. An unchanged row has speed 1, gain 0 and `is_noisy` False."""
@@ -44,7 +34,7 @@ class DrawnChanges:
 
 
 def draw_changes(settings: AugmentationConfig, number: tf.Tensor, rows: int) -> DrawnChanges:
-    """Return the changes of `rows` rows for a seed number from `seed_of`."""
+    """Return the changes of `rows` rows for a seed number from `hash_of`."""
 
     def draw(stream: int, low: float, high: float) -> tf.Tensor:
         return tf.random.stateless_uniform([rows], tf.stack([number, stream]), low, high)
@@ -140,7 +130,7 @@ class MelAugmentation:
         self._jitter = (_MEL_NOISE_DEVIATION / np.sqrt(np.maximum(bins_each, 1.0))).astype(np.float32)
 
     def __call__(self, fields: dict[str, tf.Tensor], number: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Return a batch's fields with `mel` and `mel_length` changed, for a seed number from `seed_of`."""
+        """Return a batch's fields with `mel` and `mel_length` changed, for a seed number from `hash_of`."""
         settings, spec = self._settings, self._spec
         mel_BTM, length_B = tf.cast(fields["mel"], tf.float32), fields["mel_length"]
         changes = draw_changes(settings, number, mel_BTM.shape[0])

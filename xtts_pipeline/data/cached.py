@@ -26,8 +26,8 @@ from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.cache.format.tfrecord import record_starts
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.config.schema import DataConfig
-from xtts_pipeline.data.augment import MelAugmentation, seed_of
-from xtts_pipeline.data.order import ShardReader, TrainingOrder, parallel_calls, prefetch_size, prefetched
+from xtts_pipeline.data.augment import MelAugmentation
+from xtts_pipeline.data.order import ShardReader, TrainingOrder, hash_of, parallel_calls, prefetch_size, prefetched
 from xtts_pipeline.data.source import Fields, Source
 from xtts_pipeline.errors import CacheError, TrainingError, XttsError, first_line_of
 from xtts_pipeline.system.memory import keep_freed_memory
@@ -84,7 +84,7 @@ class CachedSource(Source):
         first = order.position.epoch * order.batches_per_epoch + order.position.batch
         stream = f"bucket {order.bucket}" + ("" if order.rows is None else f" from row {order.rows.start}")
         changed = batches.enumerate(first).map(
-            lambda place, fields: augment(dict(fields), seed_of([stream, place], config.training.seed)),
+            lambda place, fields: augment(dict(fields), hash_of(config.training.seed, stream, place)),
             num_parallel_calls=parallel_calls(data),
             deterministic=True,
         )

@@ -10,7 +10,7 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.example import decode_example, empty_record
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.data.augment import change_wave, mask_mels, seed_of
+from xtts_pipeline.data.augment import change_wave, mask_mels
 from xtts_pipeline.data.features import (
     check_headers,
     padded_mel,
@@ -19,7 +19,7 @@ from xtts_pipeline.data.features import (
     trimmed_wave,
     wave_to_mel,
 )
-from xtts_pipeline.data.order import ShardReader, TrainingOrder, parallel_calls, prefetched
+from xtts_pipeline.data.order import ShardReader, TrainingOrder, hash_of, parallel_calls, prefetched
 from xtts_pipeline.data.resample import Resampler
 from xtts_pipeline.data.source import Fields, Source
 from xtts_pipeline.data.survey import Survey
@@ -68,7 +68,7 @@ class OnlineSource(Source):
             if not settings.is_on:
                 return self._example(clip, spec)
             # The seed depends on clip and epoch alone, so a resumed run draws the same.
-            seed = seed_of([tf.gather(self._ids, clip), epoch], config.training.seed)
+            seed = hash_of(config.training.seed, tf.gather(self._ids, clip), epoch)
             max_samples = spec.max_mel_frames * audio.hop_samples - 1
             # Noise would hide what is trimmed.
             wave = change_wave(trimmed_wave(self._wave(clip), audio), settings, seed, max_samples)

@@ -95,7 +95,7 @@ class TrainingOrder:
         # A seed that is set inside a graph stays there: the order must not depend on the program's tf.random.set_seed.
         tf.random.set_seed(_GRAPH_SEED)
         names = self.manifest.shard_names("train", self.bucket)
-        shards = tf.data.Dataset.from_tensor_slices(tf.argsort(_hash(names, self.config.training.seed, epoch)))
+        shards = tf.data.Dataset.from_tensor_slices(tf.argsort(hash_of(names, self.config.training.seed, epoch)))
         elements = shards.interleave(
             lambda shard: read_shard(shard, epoch),
             cycle_length=_SHARDS_AT_ONCE,
@@ -105,7 +105,7 @@ class TrainingOrder:
         order_name = f"order-{self.bucket}" if self.bucket else "order"
         return elements.apply(tf.data.experimental.assert_cardinality(self.records)).shuffle(
             min(self.config.data.shuffle_records, self.records),
-            seed=_hash(order_name, self.config.training.seed, epoch),
+            seed=hash_of(order_name, self.config.training.seed, epoch),
             reshuffle_each_iteration=False,
         )
 
@@ -121,10 +121,14 @@ def rows_of_batches(elements: tf.data.Dataset, batch_size: int, rows: range) -> 
     return elements.batch(batch_size, drop_remainder=True).map(cut).unbatch()
 
 
-def _hash(name: Any, seed: int, epoch: tf.Tensor) -> tf.Tensor:
-    """Return an int64 for each name: stateless, and the same in every version of TensorFlow."""
-    key = tf.strings.join([name, str(seed), tf.strings.as_string(epoch)], separator=":")
-    return tf.strings.to_hash_bucket_fast(key, 2**62)
+def hash_of(*parts: Any) -> tf.Tensor:
+    """Return an int64 hash of strings and integers: stateless, and the same in every version of TensorFlow.
+
+    A list of strings gives a hash for each.
+    """
+    # TensorFlow takes a Python integer for an int32, which may be too small for it.
+    texts = [str(part) if isinstance(part, int) else tf.strings.as_string(part) for part in parts]
+    return tf.strings.to_hash_bucket_fast(tf.strings.join(texts, separator=":"), 2**62)
 
 
 def parallel_calls(data: DataConfig, most: int = _MOST_CALLS) -> int:

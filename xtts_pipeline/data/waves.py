@@ -20,9 +20,8 @@ from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import Manifest, manifest_bytes
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.config.schema import Config, DataConfig
-from xtts_pipeline.data.augment import seed_of
 from xtts_pipeline.data.cached import CachedSource, RecordReader
-from xtts_pipeline.data.order import parallel_calls, prefetched, rows_of_batches
+from xtts_pipeline.data.order import hash_of, parallel_calls, prefetched, rows_of_batches
 from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import ConfigError
 
@@ -144,7 +143,7 @@ class WaveSource(CachedSource):
 
         def starts(place: tf.Tensor, frames: tf.Tensor) -> tf.Tensor:
             last = tf.cast(frames, tf.int32) - self._crop_frames + 1
-            return tf.random.stateless_uniform([crops], [seed_of(["crops", place], seed), 0], 0, last, tf.int32)
+            return tf.random.stateless_uniform([crops], [hash_of(seed, "crops", place), 0], 0, last, tf.int32)
 
         read = self._reader(split)
         cut = stream.map(
@@ -243,7 +242,7 @@ class WaveSource(CachedSource):
 def _epoch_order(clips: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
     """Return the shuffled indices of an epoch's clips, int64 [clips]."""
     indices = tf.range(tf.constant(clips, tf.int64))
-    return tf.random.experimental.stateless_shuffle(indices, [seed_of(["clips", epoch], seed), 0])
+    return tf.random.experimental.stateless_shuffle(indices, [hash_of(seed, "clips", epoch), 0])
 
 
 def _raw_feature(record: tf.Tensor, name: str, dtype: tf.DType) -> tf.Tensor:
