@@ -118,8 +118,7 @@ def compose_cache(
             with (folder / name).open("wb") as file:
                 files[name] = write_listing(file, content)
         lengths = {measure: [line[measure] for line in lines] for measure in MEASURES}
-        reasons = Counter(row.reason.value for row in rejections)
-        manifest = manifest_of(index, config, writer.shards, lengths, reasons, files, writer.waves)
+        manifest = manifest_of(index, config, writer.shards, lengths, rejections, files, writer.waves)
         if first.mels_from is not None:
             known_as = fingerprint(manifest, manifest.symbols, first.mels_from)
             manifest = replace(manifest, mels_from=first.mels_from, fingerprint=known_as)

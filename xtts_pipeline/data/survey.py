@@ -3,7 +3,6 @@
 Each clip is read once, before training. Rejections, splits and shards equal those of the cache. NumPy only.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -187,12 +186,11 @@ def _lay_out(
         "frames": [clip.frames for clip in ordered],
         "tokens": [len(clip.tokens) for clip in ordered],
     }
-    reasons = Counter(rejection.reason.value for rejection in rejections)
     # The listings are not written. A manifest has the bytes of an object for each of their lines.
     lines = {UTTERANCES_NAME: len(ordered), REJECTED_NAME: len(rejections)}
     files = {name: FileEntry(count * len("{}\n"), NO_CHECKSUM) for name, count in lines.items()}
     waves = [FileEntry(0, NO_CHECKSUM)] * len(shards) if config.cache.store_waves else []
-    return Survey(manifest_of(index, config, shards, lengths, reasons, files, waves), tuple(ordered), rejections)
+    return Survey(manifest_of(index, config, shards, lengths, rejections, files, waves), tuple(ordered), rejections)
 
 
 def _predicted_bytes(clips: Sequence[SurveyedClip], spec: RecordSpec) -> int:

@@ -92,11 +92,11 @@ def publish_cache(
     ):
         utterance_entry = write_listing(utterances, _utterance_lines(folder, layout, config, totals))
         totals.rejections.sort(key=reading_order)
-        rejected_entry = write_listing(rejected, (rejection.to_json() for _, rejection in totals.rejections))
+        rejections = [rejection for _, rejection in totals.rejections]
+        rejected_entry = write_listing(rejected, (rejection.to_json() for rejection in rejections))
         lengths = {measure: getattr(totals, measure) for measure in MEASURES}
-        reasons = Counter(rejection.reason.value for _, rejection in totals.rejections)
         files = {UTTERANCES_NAME: utterance_entry, REJECTED_NAME: rejected_entry}
-        manifest = manifest_of(index, config, totals.shards, lengths, reasons, files, totals.waves)
+        manifest = manifest_of(index, config, totals.shards, lengths, rejections, files, totals.waves)
         data = manifest_bytes(manifest)
         if not _has_content(folder / MANIFEST_NAME, data):
             invalidate(folder)
@@ -167,15 +167,15 @@ def manifest_of(
     config: Config,
     shards: Sequence[ShardEntry],
     lengths: Mapping[str, Sequence[float]],
-    reasons: Mapping[str, int],
+    rejections: Sequence[Rejection],
     files: dict[str, FileEntry],
-    waves: Sequence[FileEntry] = (),
+    waves: Sequence[FileEntry],
 ) -> Manifest:
     """Return the manifest of a cache of these shards and listings.
 
-    `lengths` has each of MEASURES of every kept clip; `reasons` counts rejected rows by reason.
+    `lengths` has each of MEASURES of every kept clip.
     """
-    kept, rejected = len(lengths[MEASURES[0]]), sum(reasons.values())
+    kept, rejected = len(lengths[MEASURES[0]]), len(rejections)
     return Manifest(
         format_version=1,
         fingerprint=fingerprint(config, index.symbols),
@@ -190,7 +190,7 @@ def manifest_of(
         layout=index.layout,
         readings=index.readings if any(reading.is_guided for reading in index.readings) else (),
         counts=Counts(kept + rejected, kept, rejected),
-        rejected_by_reason=dict(reasons),
+        rejected_by_reason=dict(Counter(rejection.reason.value for rejection in rejections)),
         shards=tuple(shards),
         statistics={measure: summarize(lengths[measure]) for measure in MEASURES} if kept else {},
         files=files,
