@@ -12,7 +12,7 @@ EXTENSIBLE = 0xFFFE
 # The codecs whose samples have a fixed size, as libsndfile names them.
 WAV_CODECS = {PCM: "PCM_16", 3: "FLOAT", 6: "ALAW", 7: "ULAW"}
 # Programs that pipe a WAV and cannot seek back write sizes from here on, such as 0x7fffffff and 0xffffffff.
-UNKNOWN_BYTES = 0x7FFFF000
+LEAST_UNKNOWN_BYTES = 0x7FFFF000
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def read_wav_header(source: bytes) -> WavHeader | None:
                 return None
             tag, channels, sample_rate, _, block_bytes, bits = layout
             available = len(source) - body
-            promised = available if size >= UNKNOWN_BYTES else size
+            promised = available if size >= LEAST_UNKNOWN_BYTES else size
             if size == 0xFFFFFFFF and rf64_bytes is not None:
                 promised = rf64_bytes
             return WavHeader(tag, channels, sample_rate, bits, block_bytes, body, promised, min(promised, available))

@@ -13,7 +13,7 @@ import numpy as np
 from xtts_pipeline.audio.lengths import mel_frame_count, resampled_length
 from xtts_pipeline.audio.load import decode_clip, decode_wave
 from xtts_pipeline.audio.mel import wave_to_mel
-from xtts_pipeline.audio.wav_header import UNKNOWN_BYTES, WavHeader, read_wav_header
+from xtts_pipeline.audio.wav_header import LEAST_UNKNOWN_BYTES, WavHeader, read_wav_header
 from xtts_pipeline.cache.build.bucketing import resolve_buckets
 from xtts_pipeline.cache.build.plan import CorpusIndex, choose_validation_row, lay_out, plan_shards, reading_order
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
@@ -150,7 +150,7 @@ def _clip_of(row: PlannedRow, path: Path, tokenizer: Tokenizer, config: Config) 
 
 
 def _has_unknown_size(data: bytes, header: WavHeader) -> bool:
-    return int.from_bytes(data[header.data_offset - 4 : header.data_offset], "little") >= UNKNOWN_BYTES
+    return int.from_bytes(data[header.data_offset - 4 : header.data_offset], "little") >= LEAST_UNKNOWN_BYTES
 
 
 def _describe(data: bytes, header: WavHeader | None) -> str:

@@ -31,7 +31,7 @@ AUTO_SHARE = 0.85
 # `auto` rounds down to a multiple: tensor cores prefer it, and small changes of free memory do not change the batch.
 ROUND_BATCH = 8
 # Batches that the input pipeline holds in addition to the current one.
-BATCHES_AHEAD = 4
+PIPELINE_BATCHES = 4
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ def _data_bytes(manifest: Manifest, config: Config) -> int:
     specs = bucket_specs(manifest)
     rows = 1 if training.batch_size == "auto" else training.batch_size
     asked = 0 if data.prefetch_buffer_size == "auto" else data.prefetch_buffer_size
-    ahead = max(BATCHES_AHEAD, asked) * rows * _record_bytes(specs[-1])
+    ahead = max(PIPELINE_BATCHES, asked) * rows * _record_bytes(specs[-1])
     if data.cache_features:
         return manifest.split_bytes("train") + manifest.split_bytes("val") + ahead
     if manifest.is_kept_in_memory(data):

@@ -102,11 +102,10 @@ def _receipt_error(path: Path) -> str:
 
 def _receipt_contradictions(receipt: Receipt, name: ShardName, manifest: Manifest) -> Iterator[str]:
     entries = {shard.name: shard for shard in manifest.shards}
-    files = [
-        (file, entries[listed]) for file, listed in zip(receipt.files, name.files(manifest.bucket_count), strict=False)
-    ]
+    names, wave_names = name.files(manifest.bucket_count), name.wave_files(manifest.bucket_count)
+    files = [(file, entries[shard]) for file, shard in zip(receipt.files, names, strict=False)]
     listed = manifest.wave_files
-    waves = [(listed[wave].bytes, listed[wave].checksum) for wave in name.wave_files(manifest.bucket_count) if listed]
+    waves = [(listed[wave].bytes, listed[wave].checksum) for wave in wave_names if listed]
     expected = [
         ("fingerprint", receipt.fingerprint, manifest.fingerprint),
         ("buckets", receipt.buckets, manifest.buckets),
