@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from google.protobuf.message import DecodeError
 
+from xtts_pipeline.cache.format.example import message_class
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.errors import CacheError
 
@@ -33,6 +32,7 @@ message_type {
   field { name: "summary" number: 5 label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".tensorflow.Summary" }
 }
 """
+_Event = message_class(_EVENT_PROTO, "tensorflow.Event")
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,3 @@ def read_events(folder: Path) -> Iterator[LoggedBytes]:
                 for value in event.summary.value:
                     if value.tensor.string_val:
                         yield LoggedBytes(value.tag, event.step, value.tensor.string_val[-1])
-
-
-def _event_class() -> Any:
-    # Its own pool: TensorFlow registers the same names in the default pool.
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(_EVENT_PROTO, descriptor_pb2.FileDescriptorProto()))
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Event"))
-
-
-_Event = _event_class()

@@ -168,14 +168,14 @@ def _decode_field(field: schema.RecordField, feature: Any) -> np.ndarray | str |
     return np.frombuffer(value, np.dtype(field.dtype).newbyteorder("<")).reshape(field.shape)
 
 
-def _example_class() -> Any:
-    """Return the message class of tf.train.Example.
+def message_class(file: str, name: str) -> Any:
+    """Return the class of a message of a file, which is in the text format of a FileDescriptorProto.
 
     It has its own descriptor pool, because TensorFlow registers the same names in the default pool.
     """
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(text_format.Parse(_EXAMPLE_PROTO, descriptor_pb2.FileDescriptorProto()))
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+    pool.Add(text_format.Parse(file, descriptor_pb2.FileDescriptorProto()))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
-_Example = _example_class()
+_Example = message_class(_EXAMPLE_PROTO, "tensorflow.Example")
