@@ -6,7 +6,6 @@ settings in `run_options`.
 
 import json
 import math
-import shutil
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -20,6 +19,7 @@ import click
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.errors import EXIT_UNTRUE, OutputError, did_you_mean, output_errors
 from xtts_pipeline.plots import PICTURE_SUFFIXES
+from xtts_pipeline.system.atomic_files import remove
 from xtts_pipeline.system.machine import usable_cores
 from xtts_pipeline.system.storage import folder_path, is_stored
 from xtts_pipeline.system.terminal import columns_of, echo_line, fold, has_surrogate
@@ -83,10 +83,7 @@ def whole_folder(folder: Path) -> Iterator[None]:
     except BaseException:
         with suppress(OSError):  # the block's own error matters more
             for path in folder.iterdir():
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
+                remove(path)
             if is_new:
                 folder.rmdir()
         raise

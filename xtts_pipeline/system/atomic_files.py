@@ -89,6 +89,14 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     sync_path(folder.parent)
 
 
+def remove(path: Path) -> None:
+    """Remove a folder, a file or nothing; of a link, the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def sync_path(path: Path) -> None:
     """Flush a file's data, or a folder's names (renames, removals), to the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -19,7 +19,7 @@ from xtts_pipeline.cache.build.receipts import RECEIPTS_FOLDER
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, REJECTED_NAME, UTTERANCES_NAME
 from xtts_pipeline.cache.format.shards import ShardName, parse_shard_name
 from xtts_pipeline.errors import CacheError, listed
-from xtts_pipeline.system.atomic_files import sync_path
+from xtts_pipeline.system.atomic_files import remove, sync_path
 
 LOCK_NAME = ".lock"
 _OWN_NAMES = frozenset({MANIFEST_NAME, UTTERANCES_NAME, REJECTED_NAME, RECEIPTS_FOLDER, LOCK_NAME, ".gitignore"})
@@ -202,10 +202,7 @@ def _is_receipt_name(name: str) -> bool:
 def _remove_leftovers(folder: Path) -> None:
     for entry in folder.iterdir():
         if _LEFTOVER.fullmatch(entry.name):
-            if entry.is_dir():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink()
+            remove(entry)
 
 
 def _remove_if_unused(folder: Path, *, was_there: bool) -> None:

@@ -5,7 +5,6 @@ Knows nothing of the contents of a checkpoint. Imports no TensorFlow.
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from xtts_pipeline.errors import (
     nearest_name,
     output_errors,
 )
-from xtts_pipeline.system.atomic_files import atomic_folder, atomic_write, sync_path
+from xtts_pipeline.system.atomic_files import atomic_folder, atomic_write, remove, sync_path
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.storage import folder_path, is_stored
 
@@ -134,14 +133,6 @@ def placing_checkpoint(folder: Path, keep: int) -> Iterator[Path]:
         raise CheckpointError(
             f"{folder}: cannot be written ({error.strerror}); earlier checkpoints are untouched, free space and go on"
         ) from None
-
-
-def remove(path: Path) -> None:
-    """Remove a folder, a file or nothing; of a link, the link alone."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def damaged_checkpoints(run: Path) -> list[Path]:
