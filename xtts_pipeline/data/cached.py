@@ -159,7 +159,8 @@ class CachedSource(Source):
         try:
             refuse(self.folder, verify_cache(self.folder, level, jobs=1).problems)
         except OSError as problem:
-            return CacheError(f"{problem.filename or self.folder}: cannot be read ({problem.strerror})")
+            found = f"{problem.filename or self.folder}: cannot be read ({problem.strerror})"
+            return CacheError(f"{found}; mend that, and go on with --resume")
         verify = verify_command(self.folder)
         if isinstance(error, tf.errors.DataLossError):
             return CacheError(f"{self.folder}: a record cannot be read ({first_line_of(error.message)}); run {verify}")

@@ -45,7 +45,8 @@ def batch_parts(settings: TrainingConfig, devices: int) -> int:
     if settings.clips_per_batch % parts:
         by = f"{devices} devices in {settings.accumulation_steps} parts each (training.accumulation_steps)"
         raise ConfigError(
-            f"training.batch_size={settings.batch_size} cannot be shared by {by}, expected a multiple of {parts}"
+            f"training.batch_size={settings.batch_size} cannot be shared by {by}, expected a multiple of {parts}; "
+            "set another size"
         )
     return parts
 

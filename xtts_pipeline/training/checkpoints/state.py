@@ -299,7 +299,7 @@ def explaining_damage(folder: Path) -> Iterator[None]:
         found = f"{error.filename}: cannot be read ({error.strerror})"
         if error.errno in _NOT_SAVED_SO:
             raise DamagedCheckpointError(f"{found}; the checkpoint is not whole, use an earlier step") from None
-        raise CheckpointError(found) from None
+        raise CheckpointError(f"{found}; mend that and try again") from None
     except (ValueError, SafetensorError) as error:
         problem = first_problem(error) if isinstance(error, ValidationError) else first_line_of(error)
         raise DamagedCheckpointError(f"{folder}: not a sound checkpoint ({problem}); use an earlier step") from None

@@ -167,8 +167,8 @@ def _join_cluster(cluster: Cluster) -> Distribution:
     try:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except tf.errors.OpError as error:
-        found = _reason(error.message)
-        raise TrainingError(f"worker {cluster.index}: the {workers} workers did not come together ({found})") from None
+        found = f"the {workers} workers did not come together ({_reason(error.message)})"
+        raise TrainingError(f"worker {cluster.index}: {found}; start the same command again on all of them") from None
     return Distribution(strategy, workers, cluster.index)
 
 
