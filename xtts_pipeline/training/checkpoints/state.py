@@ -267,13 +267,13 @@ def read_run_config(path: Path) -> Config:
     return read_run_state(path).config
 
 
-def check_weights_size(path: Path, state: SavedState) -> None:
-    """Raise DamagedCheckpointError unless the weights of a run or checkpoint have the size that its state tells.
+def check_weights_size(folder: Path, state: SavedState) -> None:
+    """Raise DamagedCheckpointError unless the weights of a checkpoint's folder have the size that its state tells.
 
     This reads none of them; `load_checkpoint` compares their checksum.
     """
-    weights = find_checkpoint(path) / WEIGHTS_NAME
-    with explaining_damage(weights.parent):
+    weights = folder / WEIGHTS_NAME
+    with explaining_damage(folder):
         size = weights.stat().st_size
     if size != state.weights.bytes:
         raise damaged(weights, f"{size} bytes, expected {state.weights.bytes}")
