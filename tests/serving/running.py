@@ -15,7 +15,8 @@ import numpy as np
 from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.errors import TextError
-from xtts_pipeline.serving.server import ServerSettings, listen, run
+from xtts_pipeline.serving.listening import listen
+from xtts_pipeline.serving.server import ServerSettings, run
 from xtts_pipeline.text.fallback import TextChanges
 
 RATE = 22_050
@@ -61,7 +62,7 @@ class Running:
 def running(voices: Mapping[str, Any], **settings: Any) -> Iterator[Running]:
     """Run a server with these voices until the block ends; its end is part of the test."""
     sockets = [listen("127.0.0.1", 0) for _ in range(2)]
-    chosen = ServerSettings("127.0.0.1", 0, 0, **{**SETTINGS, **settings})
+    chosen = ServerSettings(**{**SETTINGS, **settings})
     loop, stop = asyncio.new_event_loop(), asyncio.Event()
     failures: list[BaseException] = []
 

@@ -1,4 +1,4 @@
-"""Load voices, listen, and end well: the whole life of a server."""
+"""Load voices, answer, and end well: the life of a server whose sockets are open."""
 
 import asyncio
 import contextlib
@@ -11,26 +11,22 @@ from pathlib import Path
 
 import uvicorn
 
-from xtts_pipeline.errors import OutputError, first_line_of
+from xtts_pipeline.errors import first_line_of
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.serving.connections import ACCEPTS_AT_ONCE, LoopFaults, TimedHttp
 from xtts_pipeline.serving.http_api import Service
+from xtts_pipeline.serving.listening import BACKLOG
 from xtts_pipeline.serving.metrics import ServerMetrics
 from xtts_pipeline.serving.orders import VoiceTable
 from xtts_pipeline.serving.worker import SpeechWorker
 from xtts_pipeline.serving.wyoming_protocol import WyomingServer
 from xtts_pipeline.system.terminal import echo_line
 
-BACKLOG = 512
-
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Where a server listens, whom it answers, and its limits; port 0 is any free one, no `wyoming_port` is none."""
+    """Whom a server answers, and its limits."""
 
-    host: str
-    port: int
-    wyoming_port: int | None
     token: str | None
     max_requests: int
     batch: int
@@ -40,34 +36,21 @@ class ServerSettings:
 
 
 def serve(
-    voices: Mapping[str, Path], vocoder: Path | str | None, overrides: Sequence[str], settings: ServerSettings
+    voices: Mapping[str, Path],
+    vocoder: Path | str | None,
+    overrides: Sequence[str],
+    sockets: list[socket.socket],
+    settings: ServerSettings,
 ) -> None:
     """Serve voices until SIGTERM or Ctrl-C; speech that has begun is finished.
 
     `vocoder` speaks for all of them; without it, each voice speaks with the one that it remembers. `overrides` are
-    those of `Synthesizer.load`.
-
-    Raises OutputError if a port cannot be used, before anything is loaded, and the errors of `Synthesizer.load`.
+    those of `Synthesizer.load`, whose errors are raised; `sockets` are those of `run`.
     """
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(listen(settings.host, settings.port))]
-        if settings.wyoming_port is not None:
-            sockets.append(stack.enter_context(listen(settings.host, settings.wyoming_port, "--wyoming-port")))
-        synthesizers = {name: Synthesizer.load(path, overrides, vocoder=vocoder) for name, path in voices.items()}
-        for synthesizer in synthesizers.values():
-            synthesizer.warm_up(streams=settings.batch)
-        asyncio.run(run(synthesizers, sockets, settings))
-
-
-def listen(host: str, port: int, port_option: str = "--port") -> socket.socket:
-    """Return a socket that waits for connections. Raises OutputError if the host or port cannot be used."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except (OSError, UnicodeError) as error:
-        # Names such as `a..b` fail before they are looked up. Python adds the address to the system's reason.
-        reason = "no name of a host" if isinstance(error, UnicodeError) else str(error.strerror).partition(" (while")[0]
-        raise OutputError(f"{host}:{port}: cannot listen ({reason}); choose another --host or {port_option}") from None
+    synthesizers = {name: Synthesizer.load(path, overrides, vocoder=vocoder) for name, path in voices.items()}
+    for synthesizer in synthesizers.values():
+        synthesizer.warm_up(streams=settings.batch)
+    asyncio.run(run(synthesizers, sockets, settings))
 
 
 async def run(

@@ -78,7 +78,8 @@ def test_a_missing_extra_is_named_with_its_command(run: Path, monkeypatch: pytes
     assert "no package no_such_module; run pip install" in refusal("--voice", run)
 
 
-def test_a_port_in_use_is_one_line(run: Path) -> None:
+def test_a_port_in_use_is_one_line_before_tensorflow_starts(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(serve_module, "tensorflow")
     with socket.create_server(("127.0.0.1", 0)) as used:
         port = used.getsockname()[1]
         for option, others in (("--port", ()), ("--wyoming-port", ("--port", 0, "--wyoming"))):

@@ -1,5 +1,6 @@
 """`xtts serve`: speak for other programs, by OpenAI's speech API and the Wyoming protocol."""
 
+import contextlib
 import ipaddress
 import re
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER, Seconds
 from xtts_pipeline.cli.run_options import RunPath, synthesis_option, vocoder_option
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.serving.listening import listen
 from xtts_pipeline.system.installation import require_extra
 from xtts_pipeline.system.regular_files import read_regular_file
 
@@ -105,11 +107,12 @@ def serve(
                 f"--wyoming --host {host}: the protocol has no token, so each machine that reaches port {wyoming_port} "
                 "could use it; add --trust-network if all are trusted, or leave out --host"
             )
-    with tensorflow("xtts_pipeline.serving.server", echo=debug) as (_, server):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(listen(host, port))]
+        if wyoming:
+            sockets.append(stack.enter_context(listen(host, wyoming_port, "--wyoming-port")))
+        _, server = stack.enter_context(tensorflow("xtts_pipeline.serving.server", echo=debug))
         settings = server.ServerSettings(
-            host=host,
-            port=port,
-            wyoming_port=wyoming_port if wyoming else None,
             token=token,
             max_requests=max_requests,
             batch=batch,
@@ -117,7 +120,7 @@ def serve(
             max_seconds=max_seconds,
             debug=debug,
         )
-        server.serve(table, vocoder, overrides, settings)
+        server.serve(table, vocoder, overrides, sockets, settings)
 
 
 def _is_loopback(host: str) -> bool:
