@@ -1,5 +1,8 @@
 """Output folders of commands."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,18 +29,32 @@ def test_an_output_folder_is_left_as_it_was_if_its_command_fails(tmp_path: Path,
         folder.mkdir()
 
     def write_part() -> None:
-        with whole_folder(folder):
-            (folder / "sounds").mkdir()
-            (folder / "sounds" / "0.wav").write_bytes(b"sound")
-            (folder / "index.html").write_text("page")
+        with whole_folder(folder) as partial:
+            (partial / "sounds").mkdir()
+            (partial / "sounds" / "0.wav").write_bytes(b"sound")
+            (partial / "index.html").write_text("page")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         write_part()
     assert folder.is_dir() == is_there
-    with whole_folder(folder):
-        (folder / "index.html").write_text("page")
-    assert (folder / "index.html").read_text() == "page"
+    with whole_folder(folder) as partial:
+        (partial / "index.html").write_text("page")
+    assert [path.name for path in folder.iterdir()] == ["index.html"]
     with pytest.raises(OutputError, match="this folder is not empty; choose another --output"), whole_folder(folder):
         pass
     assert (folder / "index.html").read_text() == "page"
+
+
+def test_an_output_folder_of_a_killed_command_takes_the_same_command_again(tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    killed = (
+        "import os, sys\nfrom pathlib import Path\nfrom xtts_pipeline.cli.options import whole_folder\n"
+        "with whole_folder(Path(sys.argv[1])) as partial:\n"
+        "    (partial / 'index.html').write_text('half a page')\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", killed, folder], check=False).returncode == -signal.SIGKILL
+    with whole_folder(folder) as partial:
+        (partial / "sounds").mkdir()
+    assert [path.name for path in folder.iterdir()] == ["sounds"]

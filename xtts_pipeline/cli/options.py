@@ -27,6 +27,8 @@ from xtts_pipeline.system.terminal import columns_of, echo_line, fold, has_surro
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_COUNT = 2**31 - 1
+_OTHER_OUTPUT = "choose another --output"
+_PARTIAL_NAME = ".xtts.partial"
 
 
 class Report(Protocol):
@@ -62,7 +64,7 @@ def dated_folder(parent: str) -> Path:
     return next(path for path in chain([folder], numbered) if not path.exists())
 
 
-def create_empty_folder(folder: Path, remedy: str = "choose another --output") -> None:
+def create_empty_folder(folder: Path, remedy: str = _OTHER_OUTPUT) -> None:
     """Make an output folder. Raises OutputError if it holds anything, so that results of two runs are never mixed."""
     with output_errors(folder, remedy):
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,19 +73,28 @@ def create_empty_folder(folder: Path, remedy: str = "choose another --output") -
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[None]:
-    """Make an output folder for the block, and undo that if the block fails: the same command can be given again.
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Yield a folder whose content `folder` receives if the block succeeds, and is as before if it fails.
 
-    Raises OutputError as `create_empty_folder` does.
+    The yielded one lies in `folder`, which may be a mount point, and what a killed command left there is removed first:
+    the same command can be given again. Raises OutputError as `create_empty_folder` does.
     """
     is_new = not folder.exists()
+    partial = folder / _PARTIAL_NAME
+    with output_errors(folder, _OTHER_OUTPUT):
+        remove(partial)
     create_empty_folder(folder)
     try:
-        yield
+        with output_errors(folder, _OTHER_OUTPUT):
+            partial.mkdir()
+        yield partial
+        with output_errors(folder, _OTHER_OUTPUT):
+            for path in sorted(partial.iterdir()):
+                path.rename(folder / path.name)
+            partial.rmdir()
     except BaseException:
         with suppress(OSError):  # the block's own error matters more
-            for path in folder.iterdir():
-                remove(path)
+            remove(partial)
             if is_new:
                 folder.rmdir()
         raise

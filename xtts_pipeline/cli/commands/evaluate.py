@@ -271,14 +271,14 @@ def evaluate_run(
         checkpoint = synthesizer.checkpoint
         splits.check_cache_fits(cache, manifest, checkpoint)
         warn_of_one_voice(run, checkpoint, references)
-        with whole_folder(folder):
+        with whole_folder(folder) as partial:
             with progress_bar(len(entries), "utterance") as bar:
                 utterances = splits.evaluate_split(
                     synthesizer,
                     cache,
                     manifest,
                     entries,
-                    folder,
+                    partial,
                     data=data,
                     references=references,
                     recogniser=Recogniser if phoneme_error_rate else None,
@@ -302,11 +302,11 @@ def evaluate_run(
                 output=folder,
                 utterances=utterances,
             )
-            _write_report(report, manifest.audio)
+            _write_report(report, manifest.audio, partial)
     return report
 
 
-def _write_report(report: EvaluationReport, audio: AudioConfig) -> None:
+def _write_report(report: EvaluationReport, audio: AudioConfig, folder: Path) -> None:
     title = f"Evaluation of {report.run.name} at step {report.step}"
     contents = {
         ROWS_NAME: "".join(f"{show_value(utterance.to_json())}\n" for utterance in report.utterances),
@@ -315,4 +315,4 @@ def _write_report(report: EvaluationReport, audio: AudioConfig) -> None:
     }
     with output_errors(report.output, "choose another --output"):
         for name, content in contents.items():
-            (report.output / name).write_text(content, encoding="utf-8")
+            (folder / name).write_text(content, encoding="utf-8")

@@ -143,9 +143,9 @@ def report(
     if run is not None:
         check_apart(output, run)
         content = read_run(run)
-        with whole_folder(output), output_errors(output, "choose another --output", names_file=True):
-            page = write_run_page(content, output)
-        print_report(RunReport(run, page, content.steps), as_json)
+        with whole_folder(output) as partial, output_errors(output, "choose another --output", names_file=True):
+            write_run_page(content, partial)
+        print_report(RunReport(run, output / PAGE_NAME, content.steps), as_json)
     elif cache is not None:
         check_apart(output, cache)
         manifest = load_manifest(cache)
@@ -172,7 +172,7 @@ def _report_clips(
     output: Path,
     jobs: int,
 ) -> ClipsReport:
-    with whole_folder(output):
+    with whole_folder(output) as partial:
         with progress_bar(total) as bar:
             clips, rejections = source.measure(jobs, bar.update)
         if not clips:
@@ -188,7 +188,8 @@ def _report_clips(
             buckets=_chosen_buckets(limits, buckets, clips),
         )
         with output_errors(output, "choose another --output", names_file=True):
-            return ClipsReport(content, write_clips_page(content, source, output))
+            write_clips_page(content, source, partial)
+    return ClipsReport(content, output / PAGE_NAME)
 
 
 def _chosen_buckets(
