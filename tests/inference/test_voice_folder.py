@@ -180,3 +180,22 @@ def test_a_language_without_a_known_sentence_is_named(tmp_path: Path, monkeypatc
     assert "no samples of en" in result.stderr
     assert "a voice with Griffin-Lim and 0 samples" in result.stdout
     assert Synthesizer.load(tmp_path / "voice").vocoder.__class__.__name__ == "GriffinLim"
+
+
+@pytest.mark.parametrize("damaged", ["run", "vocoder"])
+def test_weights_that_do_not_fit_their_settings_are_those_of_the_run(
+    run: Path, vocoder: Path, damaged: str, tmp_path: Path
+) -> None:
+    runs = {"run": tmp_path / "run", "vocoder": tmp_path / "vocoder"}
+    for name, original in (("run", run), ("vocoder", vocoder)):
+        shutil.copytree(original, runs[name])
+    (state,) = (runs[damaged] / "checkpoints").glob("*/state.json")
+    with forged(state) as content:
+        content["config"]["model"]["encoder_layers"] = content["config"]["vocoder"]["blocks"] = 1
+        content["config"]["model"]["width"] = 4
+    error = error_of(
+        xtts("export", "--run", runs["run"], "--vocoder", runs["vocoder"], "--output", tmp_path / "v", *TERMS)
+    )
+    assert str(error).startswith(f"{state.parent}: ")
+    assert "another model's weights" in str(error)
+    assert not (tmp_path / "v").exists()

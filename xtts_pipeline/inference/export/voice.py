@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from xtts_pipeline.audio.save import write_wave
@@ -14,7 +15,7 @@ from xtts_pipeline.inference.export.saved_model import new_folder
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.inference.voice_folder import CARD_NAME, SAMPLES_FOLDER, VoiceTerms, seal_voice
-from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_generator, save_for_speech
+from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_generator, save_for_speech
 from xtts_pipeline.training.checkpoints.run_folder import ACOUSTIC_FOLDER, CONFIG_NAME, VOCODER_FOLDER, VOICE_NAME
 from xtts_pipeline.training.checkpoints.state import read_run_state
 from xtts_pipeline.vocoder.neural import NeuralVocoder
@@ -54,7 +55,7 @@ def export_voice(
         if trained is not None:
             save_for_speech(trained, unfinished / VOCODER_FOLDER)
             vocoder_state = read_run_state(unfinished / VOCODER_FOLDER)
-        samples = list(_speak_samples(unfinished))
+        samples = list(_speak_samples(unfinished, checkpoint, trained))
         card = model_card(folder.name, terms, state, vocoder_state, samples, figures)
         (unfinished / CARD_NAME).write_text(card, encoding="utf-8")
         voice = seal_voice(unfinished, terms)
@@ -73,12 +74,17 @@ def export_voice(
     return Export(folder, f"a voice with {speaks} and {len(samples)} samples", description, size)
 
 
-def _speak_samples(folder: Path) -> Iterator[SampleSentence]:
-    """Speak the sentences of each language with the networks in a folder, by a speaker of it, into its samples/."""
+def _speak_samples(folder: Path, checkpoint: Checkpoint, trained: Checkpoint | None) -> Iterator[SampleSentence]:
+    """Speak the sentences of each language with the networks in a folder, by a speaker of it, into its samples/.
+
+    Errors about weights that do not fit their settings name the exported checkpoints, from which the folder was made.
+    """
     vocoder = None
-    if (folder / VOCODER_FOLDER).exists():
-        vocoder = NeuralVocoder(load_generator(load_checkpoint(folder / VOCODER_FOLDER)))
-    synthesizer = Synthesizer(load_checkpoint(folder / ACOUSTIC_FOLDER), vocoder)
+    if trained is not None:
+        written = replace(load_checkpoint(folder / VOCODER_FOLDER), folder=trained.folder)
+        vocoder = NeuralVocoder(load_generator(written))
+    written = replace(load_checkpoint(folder / ACOUSTIC_FOLDER), folder=checkpoint.folder)
+    synthesizer = Synthesizer(written, vocoder)
     lines = SENTENCES_FILE.read_text("utf-8").splitlines()
     known = {language: texts for language, *texts in (line.split("\t") for line in lines)}
     (folder / SAMPLES_FOLDER).mkdir()
