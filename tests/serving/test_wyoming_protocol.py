@@ -1,5 +1,6 @@
 import asyncio
 import json
+import re
 import socket
 from collections.abc import Sequence
 
@@ -197,6 +198,7 @@ def test_a_malformed_event_ends_its_connection_alone(server: Running, line: byte
             # The server left with bytes of ours unread.
             pass
     assert not answer or json.loads(answer.partition(b"\n")[0])["type"] == "error"
+    assert not answer or re.search(rb"found .*, expected .*; send ", answer)
     assert talk(server, [Synthesize("one")], "audio-stop")
 
 
@@ -207,3 +209,19 @@ def test_a_length_that_is_no_finite_number_is_answered_as_malformed(server: Runn
         answer = json.loads(client.makefile("rb").readline())
     assert answer["type"] == "error"
     assert talk(server, [Describe()], "info")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"{}", "event: found none, expected a line of JSON with a type"),
+        (b'{"type": "synthesize"}', "synthesize: found other data, expected its fields of the Wyoming protocol"),
+        (b'{"type": "x", "data_length": 2000000}', "'x': found 2000000 bytes of data and 0 of payload, expected 0 to"),
+    ],
+)
+def test_a_malformed_event_is_explained_without_words_of_python(server: Running, line: bytes, said: str) -> None:
+    with socket.create_connection(("127.0.0.1", server.wyoming_port), timeout=60.0) as client:
+        client.sendall(line + b"\n")
+        with client.makefile("rb") as answer:
+            header = json.loads(answer.readline())
+            assert json.loads(answer.read(header["data_length"]))["text"].startswith(said)

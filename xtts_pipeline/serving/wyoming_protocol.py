@@ -34,6 +34,12 @@ MAX_EVENT_BYTES = 1 << 20
 # square of its length.
 SPLIT_GROWTH = 0.01
 ATTRIBUTION = Attribution("xtts_pipeline", "")
+# Whatever a malformed event raises in json and in the package that reads its data.
+_FAULTS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
+
+class _MalformedEventError(XttsError):
+    """An event that the protocol does not have: where the next one begins is not known."""
 
 
 class WyomingServer:
@@ -52,11 +58,10 @@ class WyomingServer:
             await _Connection(self._service, writer).run(reader)
         except (OSError, asyncio.IncompleteReadError):
             self._service.metrics.requests.labels("wyoming", "left").inc()
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-            # Whatever a malformed event raises in the package that reads it.
+        except _MalformedEventError as error:
             self._service.metrics.requests.labels("wyoming", "malformed").inc()
             with suppress(OSError):
-                await async_write_event(Error(f"malformed event: {error}"[:200], "malformed").event(), writer)
+                await async_write_event(Error(str(error)[:200], "malformed").event(), writer)
         finally:
             del self._connections[task]
             writer.close()
@@ -102,6 +107,9 @@ class _Connection:
                 self._text = None
                 await self._report(error)
                 await self._end_sound()
+            except _FAULTS:
+                expected = "expected its fields of the Wyoming protocol, such as a text; send them"
+                raise _MalformedEventError(f"{event.type}: found other data, {expected}") from None
             event = await _read_event(reader, self._service.max_seconds)
 
     async def _answer(self, event: Event) -> None:
@@ -198,7 +206,7 @@ class _Connection:
 
 
 async def _read_event(reader: asyncio.StreamReader, begin_seconds: float) -> Event | None:
-    """Return the next event; None at the end. Raises ValueError or another error for one that is malformed.
+    """Return the next event; None at the end. Raises _MalformedEventError.
 
     A client may wait so long before an event, as for the next words of a text, but less inside one; TimeoutError.
     """
@@ -206,13 +214,18 @@ async def _read_event(reader: asyncio.StreamReader, begin_seconds: float) -> Eve
         begun = await reader.read(1)
     if not begun:
         return None
-    async with asyncio.timeout(connections.BEGIN_SECONDS):
-        header = json.loads(begun + await reader.readline())
-        data = dict(header.get("data") or {})
-        sizes = [int(header.get(f"{name}_length") or 0) for name in ("data", "payload")]
-        if min(sizes) < 0 or sum(sizes) > MAX_EVENT_BYTES:
-            raise ValueError(f"{sum(sizes)} bytes, expected at most {MAX_EVENT_BYTES}")
-        if sizes[0]:
-            data |= json.loads(await reader.readexactly(sizes[0]))
-        payload = await reader.readexactly(sizes[1]) if sizes[1] else None
-    return Event(str(header["type"]), data, payload)
+    try:
+        async with asyncio.timeout(connections.BEGIN_SECONDS):
+            header = json.loads(begun + await reader.readline())
+            kind, data = str(header["type"]), dict(header.get("data") or {})
+            sizes = [int(header.get(f"{name}_length") or 0) for name in ("data", "payload")]
+            if min(sizes) < 0 or sum(sizes) > MAX_EVENT_BYTES:
+                found = f"found {sizes[0]} bytes of data and {sizes[1]} of payload"
+                raise _MalformedEventError(f"{kind[:40]!r}: {found}, expected 0 to {MAX_EVENT_BYTES}; send less")
+            if sizes[0]:
+                data |= json.loads(await reader.readexactly(sizes[0]))
+            payload = await reader.readexactly(sizes[1]) if sizes[1] else None
+    except _FAULTS:
+        expected = "expected a line of JSON with a type, data and their lengths; send events of the Wyoming protocol"
+        raise _MalformedEventError(f"event: found none, {expected}") from None
+    return Event(kind, data, payload)
