@@ -41,6 +41,10 @@ def lose_weights(folder: Path) -> None:
     (folder / "weights.safetensors").unlink()
 
 
+def cut_weights(folder: Path) -> None:
+    os.truncate(folder / "weights.safetensors", 10)
+
+
 def lose_everything(folder: Path) -> None:
     lose_state(folder)
     lose_weights(folder)
@@ -223,6 +227,19 @@ def test_a_finished_run_says_so_and_trains_nothing(
     begin(cache, run, resume=True)
     said = f"already finished: {run} has taken 2 steps; a larger --steps continues it\n"
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("damage", [lose_state, lose_weights, cut_weights, lose_run_state])
+def test_a_finished_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(
+    stopped: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
+) -> None:
+    cache, run = stopped
+    damage(copy_checkpoint(run))
+    (run / "summary.json").write_text(json.dumps({**SUMMARY, "steps": 2}))
+    begun: list[int] = []
+    monkeypatch.setattr(loop, "run", lambda context: begun.append(context.resumption.checkpoint.step) or {})
+    begin(cache, run, resume=True)
+    assert begun == [1]
 
 
 RUN_FILES = ("config.yaml", "summary.json", "metrics.jsonl", "tensorflow.log", "checkpoints", "best", ".lock")

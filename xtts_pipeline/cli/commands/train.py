@@ -46,7 +46,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     remove_start,
     similar_run,
 )
-from xtts_pipeline.training.checkpoints.state import NetworkKind, network_of, read_run_config, require_network
+from xtts_pipeline.training.checkpoints.state import NetworkKind, is_whole, network_of, read_run_config, require_network
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.checks import (
     available_memory,
@@ -366,7 +366,8 @@ def _finished_summary(
         return None
     require_network(run, summary["network"], network)
     is_enough = config.training.steps <= summary["steps"] or (summary["stopped_early"] and not changes)
-    return summary if is_enough else None
+    # `resume` goes back behind a damaged checkpoint.
+    return summary if is_enough and is_whole(run) else None
 
 
 def _check_tuning(plan: RunPlan, *, is_staged: bool) -> None:

@@ -26,6 +26,7 @@ from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
 from xtts_pipeline.training.checkpoints.run_folder import (
     STATE_NAME,
     WEIGHTS_NAME,
+    checkpoint_folders,
     find_checkpoint,
     has_step_of,
     read_network_name,
@@ -277,6 +278,16 @@ def check_weights_size(folder: Path, state: SavedState) -> None:
         size = weights.stat().st_size
     if size != state.weights.bytes:
         raise damaged(weights, f"{size} bytes, expected {state.weights.bytes}")
+
+
+def is_whole(run: Path) -> bool:
+    """Return whether the newest checkpoint of a run, if it has one, holds its state and weights of their size."""
+    try:
+        for folder in checkpoint_folders(run)[-1:]:
+            check_weights_size(folder, read_run_state(folder))
+    except DamagedCheckpointError:
+        return False
+    return True
 
 
 def damaged(path: Path, found: str) -> DamagedCheckpointError:
