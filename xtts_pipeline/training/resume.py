@@ -10,6 +10,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.data.source import Source
 from xtts_pipeline.errors import CheckpointError, ConfigError, DamagedCheckpointError
+from xtts_pipeline.system.terminal import shell_word
 from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import (
@@ -101,14 +102,13 @@ def load_newest(run: Path, network: NetworkKind, log: Callable[[str], None]) -> 
                 f"{folder}: was written without the state of its run, so no run goes on from it; train again"
             )
         return Resumption(checkpoint, checkpoint.state)
-    if damaged := damaged_checkpoints(run):
-        raise CheckpointError(
-            f"{run}: none of its {len(damaged)} checkpoints is sound; remove the folder, or choose another --output"
-        )
-    if list_checkpoints(run / BEST_FOLDER):
-        raise CheckpointError(
-            f"{run}: holds {BEST_FOLDER}/ but no checkpoint to go on from; move it away, or choose another --output"
-        )
+    best, damaged = run / BEST_FOLDER, damaged_checkpoints(run)
+    begins_anew = f"begin a new run with {BEST_FOLDER}/: --init-from {shell_word(best)} --output NEW"
+    if damaged:
+        remedy = begins_anew if list_checkpoints(best) else "remove the folder, or choose another --output"
+        raise CheckpointError(f"{run}: none of its {len(damaged)} checkpoints is sound; {remedy}")
+    if list_checkpoints(best):
+        raise CheckpointError(f"{run}: holds {BEST_FOLDER}/ but no checkpoint to go on from; {begins_anew}")
     return None
 
 

@@ -130,6 +130,18 @@ def test_a_run_without_a_sound_checkpoint_is_refused_each_time(stopped: tuple[Pa
             begin(cache, run, resume=True)
 
 
+def test_the_best_checkpoint_of_a_run_without_another_sound_one_is_offered(stopped: tuple[Path, Path]) -> None:
+    cache, run = stopped
+    shutil.copytree(run / "checkpoints", run / "best")
+    lose_state(run / "checkpoints" / "step-00000001")
+    remedy = f"begin a new run with best/: --init-from {run}/best --output NEW"
+    for found in ("none of its 1 checkpoints is sound", "holds best/ but no checkpoint to go on from"):
+        with pytest.raises(CheckpointError) as caught:
+            begin(cache, run, resume=True)
+        assert str(caught.value) == f"{run}: {found}; {remedy}"
+        shutil.rmtree(run / "checkpoints", ignore_errors=True)
+
+
 def test_settings_that_a_crash_left_empty_are_not_taken_for_defaults(stopped: tuple[Path, Path]) -> None:
     cache, run = stopped
     (run / "config.yaml").write_bytes(b"")
