@@ -1,6 +1,7 @@
 """A new run that starts with another run's weights: which weights are kept, which are not, and what is logged."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from xtts_pipeline.training import resume as resume_module
 from xtts_pipeline.training.acoustic import task
 from xtts_pipeline.training.checkpoints.files import Checkpoint, build_network, load_checkpoint, load_network
 from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
-from xtts_pipeline.training.checkpoints.state import Origin, read_run_config
+from xtts_pipeline.training.checkpoints.state import Origin, read_settings
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.context import RunContext
 from xtts_pipeline.training.init_from import copy_weights, describe_origin, load_base
@@ -223,7 +224,18 @@ def test_a_resumed_fine_tuned_run_keeps_its_origin_and_does_not_start_again(tmp_
 @pytest.mark.usefixtures("_no_validation")
 def test_settings_are_read_without_loading_the_weights(tmp_path: Path) -> None:
     run_loop(tmp_path, 1)
-    (checkpoint_folders(tmp_path)[-1] / "weights.safetensors").unlink()
-    assert read_run_config(tmp_path).model == CONFIG.model
+    weights = checkpoint_folders(tmp_path)[-1] / "weights.safetensors"
+    weights.write_bytes(bytes(weights.stat().st_size))
+    assert read_settings(tmp_path, "acoustic").model == CONFIG.model
     with pytest.raises(CheckpointError, match="no checkpoint here"):
-        read_run_config(tmp_path / "elsewhere")
+        read_settings(tmp_path / "elsewhere", "acoustic")
+
+
+@pytest.mark.usefixtures("_no_validation")
+def test_a_base_of_another_network_or_with_cut_weights_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    run_loop(tmp_path, 1)
+    with pytest.raises(CheckpointError, match="found the weights of an acoustic model, expected those of a vocoder"):
+        read_settings(tmp_path, "vocoder")
+    os.truncate(checkpoint_folders(tmp_path)[-1] / "weights.safetensors", 100)
+    with pytest.raises(CheckpointError, match=r"weights\.safetensors: 100 bytes, expected \d+; the file is damaged"):
+        read_settings(tmp_path, "acoustic")

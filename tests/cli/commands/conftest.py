@@ -64,7 +64,7 @@ def bases(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         raise Killed
 
     monkeypatch.setattr(loop, "run", killed_at_once)
-    monkeypatch.setattr(train_module, "read_run_config", lambda _: Config())
+    monkeypatch.setattr(train_module, "read_settings", lambda *_: Config())
     monkeypatch.setattr(init_from, "load_checkpoint", lambda path: SimpleNamespace(folder=path, require=lambda _: None))
     return found
 

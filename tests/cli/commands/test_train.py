@@ -280,7 +280,7 @@ def test_a_run_that_takes_over_a_network_without_cloning_says_so(
 ) -> None:
     manifest = replace(write_cache(tmp_path / "cache"), speakers=speakers)
     monkeypatch.setattr(train_module, "_read_manifest", lambda *_: manifest)
-    monkeypatch.setattr(train_module, "read_run_config", lambda _: Config().with_settings("model", voice_latents=0))
+    monkeypatch.setattr(train_module, "read_settings", lambda *_: Config().with_settings("model", voice_latents=0))
     with pytest.raises(Killed):
         begin(tmp_path / "cache", tmp_path / "run", init_from=tmp_path / "base", settings=settings)
     warning = (

@@ -46,7 +46,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     remove_start,
     similar_run,
 )
-from xtts_pipeline.training.checkpoints.state import NetworkKind, is_whole, network_of, read_run_config, require_network
+from xtts_pipeline.training.checkpoints.state import NetworkKind, is_whole, network_of, read_settings, require_network
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.checks import (
     available_memory,
@@ -219,7 +219,7 @@ def run_training(
     survey = None if corpus is None else _survey_data(corpus, configs, overrides, previous)
     data = cache if corpus is None else corpus.data
     manifest = _read_manifest(cache, network) if survey is None else survey.manifest
-    base = None if init_from is None or previous is not None else _read_base(init_from, configs)
+    base = None if init_from is None or previous is not None else _read_base(init_from, configs, network)
     config = training_config(
         manifest, configs, overrides, steps, previous, allowed, base, network, device_count(devices), cluster
     )
@@ -308,11 +308,12 @@ def _read_manifest(cache: Path, network: NetworkKind) -> Manifest:
     return manifest
 
 
-def _read_base(run: Path, configs: Sequence[str]) -> Config:
+def _read_base(run: Path, configs: Sequence[str], network: NetworkKind) -> Config:
     """Return the settings of the run that a new one begins with. Without `configs`, say which of them it takes."""
+    config = read_settings(run, network)
     if not configs:
         echo_line(f"settings: the network of {run}, the cache's, and defaults; choose others with --config")
-    return read_run_config(run)
+    return config
 
 
 def _previous_config(run: Path, network: NetworkKind) -> Config | None:

@@ -263,11 +263,6 @@ def read_run_state(path: Path) -> SavedState:
         return read_state(folder)
 
 
-def read_run_config(path: Path) -> Config:
-    """Return the config saved in a checkpoint. Raises CheckpointError if there is no intact one."""
-    return read_run_state(path).config
-
-
 def check_weights_size(folder: Path, state: SavedState) -> None:
     """Raise DamagedCheckpointError unless the weights of a checkpoint's folder have the size that its state tells.
 
@@ -278,6 +273,18 @@ def check_weights_size(folder: Path, state: SavedState) -> None:
         size = weights.stat().st_size
     if size != state.weights.bytes:
         raise damaged(weights, f"{size} bytes, expected {state.weights.bytes}")
+
+
+def read_settings(path: Path, network: NetworkKind) -> Config:
+    """Return the config of a checkpoint with whose weights another run begins.
+
+    Raises CheckpointError if there is no intact one of the network; of its weights, the size alone is compared.
+    """
+    folder = find_checkpoint(path)
+    state = read_run_state(folder)
+    require_network(folder, state.network, network)
+    check_weights_size(folder, state)
+    return state.config
 
 
 def is_whole(run: Path) -> bool:
