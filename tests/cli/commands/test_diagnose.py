@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 
-from tests.calling import xtts
+from tests.calling import refusal, xtts
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cli.commands import diagnose as module
 from xtts_pipeline.config.load import dump_config
@@ -78,3 +78,20 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     error = xtts("diagnose", "input", "--run", tmp_path).exception
     assert isinstance(error, CheckpointError)
     assert "no config.yaml here; expected a run folder" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("config.yaml", b"", "config.yaml: empty, expected the run's settings; restore it from a state.json"),
+        ("network.txt", b"banana\n", "its network.txt names 'banana', expected acoustic or vocoder; remove the file"),
+    ],
+)
+def test_an_empty_or_unknown_file_of_a_run_does_not_stand_for_the_defaults(
+    tmp_path: Path, write_cache: Callable[..., Manifest], name: str, content: bytes, said: str
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    write_config(run, dump_config(training_config(write_cache(tmp_path / "cache"), (), (), 2)), "acoustic")
+    (run / name).write_bytes(content)
+    assert said in refusal("diagnose", "retracing", "--run", run)

@@ -171,6 +171,8 @@ def _read_subject(
         settings = find_run_file(run, CONFIG_NAME)
         if settings is None:
             raise CheckpointError(f"{run}: no {CONFIG_NAME} here; {nearest_run(run)}")
+        if not settings.stat().st_size:  # a crash may leave it, and it would stand for all defaults
+            raise CheckpointError(f"{settings}: empty, expected the run's settings; restore it from a state.json")
         configs = [str(settings), *configs]
     cache = cache or cache_of_run(run)
     if plot is not None:

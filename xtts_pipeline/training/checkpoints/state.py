@@ -19,11 +19,12 @@ from safetensors import SafetensorError
 from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.schema import Config, ModelConfig
 from xtts_pipeline.data.schedule import START, StreamPosition
-from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError, first_line_of
+from xtts_pipeline.errors import CheckpointError, DamagedCheckpointError, OutputError, first_line_of
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, unseal_json
 from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
 from xtts_pipeline.training.checkpoints.run_folder import (
+    NETWORK_NAME,
     STATE_NAME,
     WEIGHTS_NAME,
     checkpoint_folders,
@@ -240,10 +241,13 @@ def read_state(folder: Path) -> SavedState:
 def network_of(path: Path) -> NetworkKind | None:
     """Return what a run, or that of a checkpoint, trains by its network.txt, or None without it.
 
-    Raises OutputError if it cannot be read.
+    Raises OutputError if it cannot be read or names no network.
     """
     name = read_network_name(path)
-    return None if name is None else "vocoder" if name == "vocoder" else "acoustic"
+    found = next((kind for kind in _WITH_ARTICLE if kind == name), None)
+    if name is not None and found is None:
+        raise OutputError(f"{path}: its {NETWORK_NAME} names {name!r}, expected acoustic or vocoder; remove the file")
+    return found
 
 
 def require_network(folder: Path, found: NetworkKind, expected: NetworkKind) -> None:
