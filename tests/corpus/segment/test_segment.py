@@ -203,6 +203,23 @@ def test_a_sound_of_an_unusual_rate_is_refused_in_one_line(tmp_path: Path):
         hear(tmp_path / "a.wav")
 
 
+@pytest.mark.parametrize(
+    ("samples", "found"),
+    [
+        (np.full(100_000, 1e30), r"a sample is 1e\+30; expected at most 16, where full scale is 1"),
+        (np.full(100_000, np.nan), "the wave or its spectrum is not finite; expected samples between -1 and 1"),
+    ],
+    ids=["huge", "NaN"],
+)
+def test_samples_far_over_full_scale_and_those_that_are_no_numbers_are_refused_in_one_line(
+    tmp_path: Path, samples: np.ndarray, found: str
+):
+    samples[:50_000] = 0.1 * np.random.default_rng(0).standard_normal(50_000)
+    soundfile.write(tmp_path / "a.wav", samples, 22_050, subtype="FLOAT")
+    with pytest.raises(CorpusError, match=rf"a\.wav: {found}$"):
+        hear(tmp_path / "a.wav")
+
+
 def test_a_format_that_is_not_read_is_named_with_what_to_do(tmp_path: Path):
     (tmp_path / "Memo 1.m4a").touch()
     with pytest.raises(CorpusError, match=r"Memo 1.m4a: a format that is not read; expected WAV.*convert it"):

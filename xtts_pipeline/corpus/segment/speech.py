@@ -11,10 +11,10 @@ import soundfile
 from scipy.ndimage import uniform_filter1d
 
 from xtts_pipeline.audio.filterbank import mel_filterbank
-from xtts_pipeline.audio.load import LIBRARY_ERRORS, read_sound_length
+from xtts_pipeline.audio.load import LIBRARY_ERRORS, MAX_PEAK, read_sound_length
 from xtts_pipeline.audio.mel import frame_energies_db, log_mel
 from xtts_pipeline.config.schema import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, AudioConfig
-from xtts_pipeline.errors import AudioError, CorpusError
+from xtts_pipeline.errors import AudioError, CorpusError, Reason
 from xtts_pipeline.system.stderr import silent_decoder
 
 HOPS_PER_SECOND = 100
@@ -104,14 +104,25 @@ def hear(path: Path) -> tuple[RecordedSpeech, int]:
         # The last hop of a block is centred at the first sample of the next one.
         with silent_decoder():
             mels = [
-                mel_hops(block.mean(axis=1), rate)[: max(1, len(block) // hop_samples)]
+                mel_hops(_mono(block), rate)[: max(1, len(block) // hop_samples)]
                 for block in soundfile.blocks(path, block_samples, dtype="float32", always_2d=True)
             ]
-    except (AudioError, OSError, *LIBRARY_ERRORS) as error:
+    except AudioError as error:  # says what is expected
+        raise CorpusError(f"{path}: {error}") from None
+    except (OSError, *LIBRARY_ERRORS) as error:
         raise CorpusError(f"{path}: {error}; expected a whole WAV, FLAC, OGG or MP3 file") from None
     if not mels:
         raise CorpusError(f"{path}: a header without samples; expected speech")
     return find_speech(np.concatenate(mels), hop_samples / rate), rate
+
+
+def _mono(block: np.ndarray) -> np.ndarray:
+    """Return the mean of the channels. Raises AudioError for a sample far over full scale, whose mels overflow."""
+    wave: np.ndarray = block.mean(axis=1)
+    if (peak := float(np.abs(wave).max(initial=0.0))) > MAX_PEAK:
+        found = f"a sample is {peak:.3g}; expected at most {MAX_PEAK:g}, where full scale is 1"
+        raise AudioError(Reason.AUDIO_OUT_OF_RANGE, found)
+    return wave
 
 
 def hop_length(rate: int) -> int:
