@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.calling import xtts
+from tests.calling import refusal, xtts
 from tests.json_lines import read_json_lines
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice, demo_sentences
@@ -218,6 +218,18 @@ def test_samples_far_over_full_scale_and_those_that_are_no_numbers_are_refused_i
     soundfile.write(tmp_path / "a.wav", samples, 22_050, subtype="FLOAT")
     with pytest.raises(CorpusError, match=rf"a\.wav: {found}$"):
         hear(tmp_path / "a.wav")
+
+
+def test_a_recording_without_speech_makes_no_corpus(tmp_path: Path):
+    soundfile.write(tmp_path / "a.wav", np.zeros(22_050 * 30), 22_050)
+    assert "a.wav: found no speech" in refusal("segment", "--data", tmp_path / "a.wav", "--output", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_no_next_step_is_named_if_no_clip_is_left(book: tuple[Path, list[Word]], tmp_path: Path):
+    result = xtts("segment", "--data", book[0], "--output", tmp_path / "new", "--max-seconds", 2)
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1] == "no clip is left, so there is no next step"
 
 
 def test_a_format_that_is_not_read_is_named_with_what_to_do(tmp_path: Path):

@@ -90,7 +90,9 @@ class SegmentReport:
             lines.append(f"left out, {report['left_out_hours']:.2f} hours, each in {self.output / LEFT_OUT_NAME}:")
             lines += [f"  {reason:<20} {count:>6}" for reason, count in report["left_out_by_reason"].items()]
         lines += [f"warning: {problem}" for problem in self.problems]
-        if untranscribed == report["recordings"]:
+        if not report["clips"]:
+            lines.append("no clip is left, so there is no next step")
+        elif untranscribed == report["recordings"]:
             table = self.output / UNTRANSCRIBED_FOLDER / "metadata.csv"
             lines.append(f"next: write {table} with the header file,text and a row for each clip")
         else:
@@ -165,6 +167,8 @@ def segment_corpus(
         transcribed = sum(recording.transcript is not None for recording in recordings)
         if report.problems and not rows and (not kept_lines or len(report.problems) >= transcribed > 0):
             raise CorpusError(report.problems[0])
+        if not (report.problems or kept_lines or left_out_lines):
+            raise CorpusError(f"{data}: found no speech; expected recordings of speech with pauses")
         if rows:
             (partial / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
         for name, lines in ((CLIPS_NAME, kept_lines), (LEFT_OUT_NAME, left_out_lines)):
