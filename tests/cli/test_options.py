@@ -1,4 +1,4 @@
-"""Output folders of commands."""
+"""Outputs of commands: folders and files."""
 
 import signal
 import subprocess
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.calling import refusal
 from xtts_pipeline.cli.options import dated_folder, whole_folder
 from xtts_pipeline.errors import OutputError
 
@@ -58,3 +59,8 @@ def test_an_output_folder_of_a_killed_command_takes_the_same_command_again(tmp_p
     with whole_folder(folder) as partial:
         (partial / "sounds").mkdir()
     assert [path.name for path in folder.iterdir()] == ["sounds"]
+
+
+def test_a_folder_as_the_file_to_write_is_refused_before_the_work(tmp_path: Path) -> None:
+    said = f"{tmp_path}: found a folder, expected a file to write; choose another path"
+    assert said in refusal("diagnose", "gpu", "--run", tmp_path / "none", "--plot", tmp_path)

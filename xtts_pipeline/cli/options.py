@@ -195,9 +195,11 @@ class OutputFile(LocalPath):
         self._suffixes = suffixes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path. Raises OutputError for another suffix."""
+        """Return the path. Raises OutputError for another suffix or a folder, before a long command does its work."""
         path = super().convert(value, param, ctx)
         check_suffix(path, self._suffixes)
+        if path.is_dir():
+            raise OutputError(f"{path}: found a folder, expected a file to write; choose another path")
         return path
 
 
