@@ -1,6 +1,8 @@
 """`xtts predict-mels`, and the commands that refuse the cache that it writes."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,12 @@ def test_an_output_that_holds_anything_is_refused(root: Path) -> None:
     for output in (root / "cache", root / "cache" / "inside", root / "data"):
         assert "choose another --output" in refusal("predict-mels", "--run", root / "run", "--output", output)
     assert cache_bytes(root / "cache") == before
+
+
+def test_a_run_with_cut_weights_is_refused_and_leaves_no_output(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "run", tmp_path / "run")
+    (weights,) = (tmp_path / "run" / "checkpoints").glob("*/weights.safetensors")
+    os.truncate(weights, 100)
+    said = refusal("predict-mels", "--run", tmp_path / "run", "--output", tmp_path / "new")
+    assert "weights.safetensors: 100 bytes, expected" in said
+    assert not (tmp_path / "new").exists()

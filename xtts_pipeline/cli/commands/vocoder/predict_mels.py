@@ -19,6 +19,7 @@ from xtts_pipeline.cli.progress import progress_bar
 from xtts_pipeline.cli.run_options import cache_of_run, run_cache_option, run_option, synthesis_option
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import counted, duration_text, join_lines, shell_word
+from xtts_pipeline.training.checkpoints.state import read_settings
 
 # As in docs/vocoder.md, under "Matched to predicted mels".
 _MATCHING = "--config vocoder-two-cores --steps 6000 --set training.learning_rate=1e-3 --set training.warmup_steps=100"
@@ -95,6 +96,7 @@ def predict_mels(
     require_recorded_mels(cache, manifest)
     require_waves(cache, manifest)
     require_whole(cache)
+    read_settings(run, "acoustic")  # another network or cut weights: refused before TensorFlow starts
     create_empty_folder(output)
     with progress_bar(manifest.counts.kept, title="predict") as bar:
         origin, comparisons = with_tensorflow(
