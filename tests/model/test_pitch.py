@@ -2,11 +2,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.model.conftest import MODEL, SYMBOL_COUNT
 from xtts_pipeline.audio.mel import PCM_SCALE, log_mel
+from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice
 from xtts_pipeline.evaluation.pitch import find_pitch
-from xtts_pipeline.model.batch import to_network_scale
+from xtts_pipeline.model.architecture import NetworkSizes
+from xtts_pipeline.model.batch import Batch, References, to_network_scale
+from xtts_pipeline.model.layers import Dropout
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.model.pitch import REFERENCE_HZ, Pitch, PitchFinder, harmonics, stretched_octaves
 
@@ -61,6 +65,58 @@ def test_a_clear_pitch_an_octave_from_that_of_its_clip_is_found(hz: float) -> No
     voicing, found_hz = find(np.concatenate([buzz(200.0, 3.0), buzz(hz)]), FINE_AUDIO)
     assert found_hz[-5:] == pytest.approx(hz, rel=0.03)
     assert voicing[-5:] == pytest.approx(find(buzz(hz), FINE_AUDIO)[0][-5:], abs=0.05)
+
+
+def clip_octaves(waves: list[np.ndarray], frames: list[int]) -> np.ndarray:
+    """Return the pitch of the first frames of clips, in octaves above 150 Hz."""
+    mels = [log_mel(wave.astype(np.float32), FINE_AUDIO) for wave in waves]
+    mel = to_network_scale(tf.stack([mel[: len(mels[0])] for mel in mels]))
+    return PitchFinder(FINE_AUDIO).of_clips(mel, tf.sequence_mask(frames, mel.shape[1])).numpy()
+
+
+@pytest.mark.parametrize("hz", [60.0, 90.0, 150.0, 240.0, 380.0])
+def test_the_pitch_of_a_clip_is_that_of_its_voiced_frames(hz: float) -> None:
+    noise = 0.1 * np.random.default_rng(1).standard_normal(FINE_AUDIO.sample_rate)
+    octaves = clip_octaves([np.concatenate([buzz(hz), noise])], [180])
+    assert REFERENCE_HZ * 2.0**octaves == pytest.approx(hz, rel=0.03)
+
+
+def test_frames_after_the_end_of_a_clip_do_not_change_its_pitch() -> None:
+    low, high = buzz(100.0), buzz(300.0, 3.0)
+    both = np.concatenate([low, high])
+    octaves = clip_octaves([both, both], [70, 350])
+    assert REFERENCE_HZ * 2.0**octaves == pytest.approx([100.0, 300.0], rel=0.03)
+
+
+def test_noise_silence_and_no_frames_have_no_pitch_as_clips() -> None:
+    noise = 0.1 * np.random.default_rng(1).standard_normal(FINE_AUDIO.sample_rate // 4)
+    waves = [noise, np.zeros_like(noise), buzz(100.0, 0.25)]
+    assert clip_octaves(waves, [20, 20, 0]).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_voice_holds_the_pitch_of_its_reference_and_in_training_that_of_the_clip() -> None:
+    spec = RecordSpec(max_text_length=4, max_mel_frames=40, mel_bins=AUDIO.mel_bins, pad_value=-11.5)
+    network, dropout = Network(MODEL, AUDIO, NetworkSizes(spec, SYMBOL_COUNT)), Dropout.fixed(0)
+    mel = tf.stack([log_mel(buzz(hz).astype(np.float32), AUDIO)[:40] for hz in (100.0, 240.0, 300.0)])
+    heard = References(tf.reverse(mel, [0])[:, :30], tf.constant([30, 20, 0]))
+    voice = network.embed_voice(*heard, dropout).numpy()
+    assert REFERENCE_HZ * 2.0 ** voice[:2, :, 0] == pytest.approx(np.repeat([[300.0], [240.0]], 4, axis=1), rel=0.03)
+    lengths = tf.constant([4, 4, 4])
+    batch = Batch(tf.ones([3, 4], tf.int32), tf.cast(mel, tf.float16), lengths, tf.constant([40, 35, 40]))
+    trained = network.encode_clips(batch, heard, dropout).voice.numpy()
+    # The last clip has no reference.
+    expected = np.repeat([[100.0], [240.0], [REFERENCE_HZ]], 4, axis=1)
+    assert REFERENCE_HZ * 2.0 ** trained[..., 0] == pytest.approx(expected, rel=0.03)
+    np.testing.assert_array_equal(trained[:2, :, 1:], voice[:2, :, 1:])
+
+
+@pytest.mark.parametrize(("voice", "audio"), [("ian", FINE_AUDIO), ("linda", FINE_AUDIO), ("linda", AUDIO)])
+def test_the_pitch_of_a_clip_is_near_its_median_by_probabilistic_yin(voice: str, audio: AudioConfig) -> None:
+    with EspeakVoice(f"en-us+{voice}") as speaker:
+        wave = speaker.speak("How many years ago did you learn to row a boat on a lake near a mill?") / PCM_SCALE
+    mel = to_network_scale(log_mel(wave.astype(np.float32), audio))[None]
+    octaves = PitchFinder(audio).of_clips(mel, tf.ones(mel.shape[:2], tf.bool))
+    assert REFERENCE_HZ * 2.0 ** octaves.numpy() == pytest.approx(np.nanmedian(find_pitch(wave, audio)), rel=0.05)
 
 
 def test_mels_without_a_bin_below_1000_hz_have_a_pitch_that_is_a_number() -> None:

@@ -41,8 +41,8 @@ SEMITONES_PER_OCTAVE = 12.0
 class Memory(NamedTuple):
     """The encoders' output: text [B, S, D] and its mask [B, S].
 
-    voice: latents [B, V, D], if the network has them. speaker: vectors float32 [B, D], if there are several speakers;
-    zero for rows with a reference, which describes a voice better than its name.
+    voice: latents [B, V, D], if the network has them; see `Network.embed_voice`. speaker: vectors float32 [B, D], if
+    there are several speakers; zero for rows with a reference, which describes a voice better than its name.
     """
 
     text: tf.Tensor
@@ -159,7 +159,7 @@ class Network(tf.Module):
         pitch = self.pitch_finder(mel_BTM, alignment.posterior)
         measured = Prosody(tf.math.log(present_BS), level_BS / present_BS, *pitch)
         tokens_BSD = self.add_voice(memory)
-        predicted = self.predictor(tokens_BSD, memory.text_mask, dropout)
+        predicted = self._predict_prosody(tokens_BSD, memory, dropout)
         tokens_BSD = self._add_prosody(tokens_BSD, measured)
         step_F = tf.range(decoder_steps(batch.mel.shape[1], self.frames_per_step))
         decoded = self.frame_decoder(tokens_BSD, timing_of(duration_BS), batch.mel_length, dropout, step_F)
@@ -193,7 +193,7 @@ class Network(tf.Module):
     ) -> SpeechPlan:
         """Return the plan of the speech of texts."""
         tokens_BSD = self.add_voice(memory)
-        predicted = self.predictor(tokens_BSD, memory.text_mask, Dropout.fixed(0))
+        predicted = self._predict_prosody(tokens_BSD, memory, Dropout.fixed(0))
         duration_BS = spoken_durations(predicted.log_duration, memory.text_mask, speed)
         pitch = Pitch(predicted.voicing, predicted.octaves)
         octaves_BS = stretched_octaves(pitch, duration_BS, settings.pitch_range) + semitones / SEMITONES_PER_OCTAVE
@@ -303,13 +303,24 @@ class Network(tf.Module):
         """Return the memory of texts with these references."""
         if reference is None:
             return self.encode(batch, None, tf.fill([batch.tokens.shape[0]], False), dropout)
-        return self.encode(batch, self.embed_voice(*reference, dropout), reference.length > 0, dropout)
+        # The pitch is that of the clip itself. A predictor that learns to correct the pitch of a short reference by who
+        # speaks draws new voices to those of the training.
+        octaves_B = self.pitch_finder.of_clips(
+            to_network_scale(batch.mel), length_mask(batch.mel_length, batch.mel.shape[1])
+        )
+        voice_BVD = _with_octaves(self.embed_voice(*reference, dropout), octaves_B)
+        return self.encode(batch, voice_BVD, reference.length > 0, dropout)
 
     def embed_voice(self, reference_BCM: tf.Tensor, length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        """Return the voice latents [B, V, D] of references, natural-log mels of `length` frames each."""
+        """Return the voice latents [B, V, D] of references, natural-log mels of `length` frames each.
+
+        The first number of each latent is the reference's pitch, in octaves above 150 Hz.
+        """
         if self.voice_encoder is None:
             raise ValueError("this network has no voice encoder; model.voice_latents is 0")
-        return self.voice_encoder(tf.cast(to_network_scale(reference_BCM), self.dtype), length_B, dropout)
+        mel_BCM = to_network_scale(reference_BCM)
+        octaves_B = self.pitch_finder.of_clips(mel_BCM, length_mask(length_B, mel_BCM.shape[1]))
+        return _with_octaves(self.voice_encoder(tf.cast(mel_BCM, self.dtype), length_B, dropout), octaves_B)
 
     def encode(self, batch: Batch, voice_BVD: tf.Tensor | None, has_reference_B: tf.Tensor, dropout: Dropout) -> Memory:
         """Return the memory that the decoder reads; rows without a reference have the null voice."""
@@ -320,7 +331,8 @@ class Network(tf.Module):
             speaker_BD = tf.where(has_reference_B[:, None], 0.0, embed(self.speaker_embedding, batch.speaker))
             text_BSD += tf.cast(speaker_BD, self.dtype)[:, None, :]
         if voice_BVD is not None:
-            voice_BVD = tf.where(has_reference_B[:, None, None], voice_BVD, tf.cast(self.null_voice, self.dtype)[None])
+            null_BVD = _with_octaves(tf.cast(self.null_voice, self.dtype)[None], tf.zeros([1]))
+            voice_BVD = tf.where(has_reference_B[:, None, None], voice_BVD, null_BVD)
         return Memory(text_BSD, length_mask(batch.text_length, batch.tokens.shape[1]), voice_BVD, speaker_BD)
 
     def add_voice(self, memory: Memory) -> tf.Tensor:
@@ -328,6 +340,14 @@ class Network(tf.Module):
         if self.voice_to_tokens is None:
             return memory.text
         return memory.text + self.voice_to_tokens(tf.reduce_mean(memory.voice, axis=1))[:, None, :]
+
+    def _predict_prosody(self, tokens_BSD: tf.Tensor, memory: Memory, dropout: Dropout) -> Prosody:
+        """Return the prosody of tokens; their pitch is predicted as a distance from that of the reference."""
+        predicted = self.predictor(tokens_BSD, memory.text_mask, dropout)
+        if memory.voice is None:
+            return predicted
+        reference_B1 = tf.reduce_mean(tf.cast(memory.voice[:, :, 0], tf.float32), axis=1, keepdims=True)
+        return predicted._replace(octaves=predicted.octaves + reference_B1)
 
     def _add_prosody(self, tokens_BSD: tf.Tensor, prosody: Prosody) -> tf.Tensor:
         features_BS3 = tf.stack([prosody.energy, prosody.voicing, prosody.voicing * prosody.octaves], axis=-1)
@@ -343,3 +363,9 @@ class Network(tf.Module):
             frames_BFN = self.flow_head.draw(decoded, dropout, first_step, settings.flow_steps, settings.guidance)
         frames_BTM = tf.reshape(frames_BFN, [frames_BFN.shape[0], -1, self.mel_bins])
         return tf.maximum(from_network_scale(frames_BTM), self.silence)
+
+
+def _with_octaves(latent_BVD: tf.Tensor, octaves_B: tf.Tensor) -> tf.Tensor:
+    """Return the latents with these octaves in place of the first number of each."""
+    is_first_D = tf.range(latent_BVD.shape[-1]) == 0
+    return tf.where(is_first_D, tf.cast(octaves_B, latent_BVD.dtype)[:, None, None], latent_BVD)

@@ -20,6 +20,8 @@ REFERENCE_HZ = 150.0
 CANDIDATES_PER_OCTAVE = 40
 # The score at which a token is as likely voiced as not, and how steep the change is.
 VOICING_SCORE, VOICING_SLOPE = 0.37, 15.0
+# The least mean weight of a clip's pitch: clips of voices have 0.06 and more, whispered ones up to 0.04.
+LEAST_CLIP_WEIGHT = 0.05
 # Standard deviation of the envelope that is taken from the harmonics.
 WHITENING_HZ = 40.0
 # All harmonics of a pitch are harmonics of its half and of its third as well. So this share of the scores of twice and
@@ -93,6 +95,18 @@ class PitchFinder:
         best_score_BS = tf.gather(score_BSC, best_BS, batch_dims=2)
         voicing_BS = tf.sigmoid(VOICING_SLOPE * (best_score_BS - VOICING_SCORE))
         return Pitch(voicing_BS, self._best_octaves(score_BSC, best_BS))
+
+    def of_clips(self, mel_BTM: tf.Tensor, mask_BT: tf.Tensor) -> tf.Tensor:
+        """Return the pitch of whole clips in octaves above 150 Hz, [B]; 0 for clips without voice.
+
+        That is the clip's own context, as in `best_near`: single frames may be octaves off, which would move a mean.
+        """
+        mask_BT1 = tf.cast(mask_BT, mel_BTM.dtype)[..., None]
+        weight_BTC = weight_of(self.without_multiples(self.compare(mel_BTM))) * mask_BT1
+        frames_B11 = tf.reduce_sum(mask_BT1, axis=1, keepdims=True)
+        mean_B1C = tf.math.divide_no_nan(tf.reduce_sum(weight_BTC, axis=1, keepdims=True), frames_B11)
+        octaves_B1 = self._best_octaves(mean_B1C, tf.argmax(mean_B1C, axis=-1, output_type=tf.int32))
+        return tf.where(tf.reduce_max(mean_B1C, axis=-1) > LEAST_CLIP_WEIGHT, octaves_B1, 0.0)[:, 0]
 
     def best_near(self, score_BTC: tf.Tensor, context_BTC: tf.Tensor) -> tf.Tensor:
         """Return the number of the best candidate, int32 [B, T]; those far from the context's best cost some score.

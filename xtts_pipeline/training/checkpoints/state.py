@@ -33,7 +33,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     read_network_name,
 )
 
-CHECKPOINT_VERSION = 6
+CHECKPOINT_VERSION = 7
 MAX_STATE_BYTES = 64 << 20
 NetworkKind = Literal["acoustic", "vocoder"]
 _WITH_ARTICLE: dict[NetworkKind, str] = {"acoustic": "an acoustic model", "vocoder": "a vocoder"}
