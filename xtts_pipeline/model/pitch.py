@@ -20,8 +20,8 @@ REFERENCE_HZ = 150.0
 CANDIDATES_PER_OCTAVE = 40
 # The score at which a token is as likely voiced as not, and how steep the change is.
 VOICING_SCORE, VOICING_SLOPE = 0.37, 15.0
-# The least mean weight of a clip's pitch: clips of voices have 0.06 and more, whispered ones up to 0.04.
-LEAST_CLIP_WEIGHT = 0.05
+# The least mean weight of a clip's pitch. 1.5 s of a voice seldom have under 0.04, and whispered ones at most 0.035.
+LEAST_CLIP_WEIGHT = 0.04
 # Standard deviation of the envelope that is taken from the harmonics.
 WHITENING_HZ = 40.0
 # All harmonics of a pitch are harmonics of its half and of its third as well. So this share of the scores of twice and
