@@ -225,7 +225,7 @@ def test_a_damaged_state_is_named(step: AcousticStep, tmp_path: Path, content: b
 def test_another_version_is_refused(step: AcousticStep, tmp_path: Path) -> None:
     with forged(save(tmp_path, step, 1) / "state.json") as state:
         state["checkpoint_version"] = 99
-    with pytest.raises(CheckpointError, match="version 99, expected 6"):
+    with pytest.raises(CheckpointError, match="version 99, expected 7"):
         load_checkpoint(tmp_path)
 
 
