@@ -346,8 +346,7 @@ class Network(tf.Module):
         predicted = self.predictor(tokens_BSD, memory.text_mask, dropout)
         if memory.voice is None:
             return predicted
-        reference_B1 = tf.reduce_mean(tf.cast(memory.voice[:, :, 0], tf.float32), axis=1, keepdims=True)
-        return predicted._replace(octaves=predicted.octaves + reference_B1)
+        return predicted._replace(octaves=predicted.octaves + tf.cast(memory.voice[:, :1, 0], tf.float32))
 
     def _add_prosody(self, tokens_BSD: tf.Tensor, prosody: Prosody) -> tf.Tensor:
         features_BS3 = tf.stack([prosody.energy, prosody.voicing, prosody.voicing * prosody.octaves], axis=-1)
