@@ -9,8 +9,8 @@ from pathlib import Path
 
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import CheckpointError
-from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM, find_checkpoint, read_vocoder_path
-from xtts_pipeline.training.checkpoints.state import check_weights_size, read_run_state, require_network
+from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM, read_vocoder_path
+from xtts_pipeline.training.checkpoints.state import read_run_state, read_settings, require_network
 
 # They define a frame. Trimming and normalisation choose which sound is analysed, and how loud, not how.
 MEL_SETTINGS = ("sample_rate", "fft_size", "hop_samples", "window_samples", "mel_bins", "min_hz", "max_hz", "floor")
@@ -30,11 +30,7 @@ def choose_vocoder(run: Path, named: Path | str | None = None) -> Path | None:
         spoken = read_run_state(run)
         require_network(run, spoken.network, "acoustic")
         with offering_griffin_lim(named):
-            folder = find_checkpoint(vocoder)
-            state = read_run_state(folder)
-            require_network(vocoder, state.network, "vocoder")
-            _check_mel(vocoder, state.config.audio, run, spoken.config.audio)
-            check_weights_size(folder, state)
+            _check_mel(vocoder, read_settings(vocoder, "vocoder").audio, run, spoken.config.audio)
     return vocoder
 
 

@@ -305,10 +305,7 @@ class Network(tf.Module):
             return self.encode(batch, None, tf.fill([batch.tokens.shape[0]], False), dropout)
         # The pitch is that of the clip itself. A predictor that learns to correct the pitch of a short reference by who
         # speaks draws new voices to those of the training.
-        octaves_B = self.pitch_finder.of_clips(
-            to_network_scale(batch.mel), length_mask(batch.mel_length, batch.mel.shape[1])
-        )
-        voice_BVD = _with_octaves(self.embed_voice(*reference, dropout), octaves_B)
+        voice_BVD = self._latents(reference, self._clip_octaves(batch.mel, batch.mel_length), dropout)
         return self.encode(batch, voice_BVD, reference.length > 0, dropout)
 
     def embed_voice(self, reference_BCM: tf.Tensor, length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
@@ -316,11 +313,18 @@ class Network(tf.Module):
 
         The first number of each latent is the reference's pitch, in octaves above 150 Hz.
         """
+        octaves_B = self._clip_octaves(reference_BCM, length_B)
+        return self._latents(References(reference_BCM, length_B), octaves_B, dropout)
+
+    def _clip_octaves(self, mel_BTM: tf.Tensor, length_B: tf.Tensor) -> tf.Tensor:
+        return self.pitch_finder.of_clips(to_network_scale(mel_BTM), length_mask(length_B, mel_BTM.shape[1]))
+
+    def _latents(self, reference: References, octaves_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
+        """Return the latents of references, with these octaves as their pitch."""
         if self.voice_encoder is None:
             raise ValueError("this network has no voice encoder; model.voice_latents is 0")
-        mel_BCM = to_network_scale(reference_BCM)
-        octaves_B = self.pitch_finder.of_clips(mel_BCM, length_mask(length_B, mel_BCM.shape[1]))
-        return _with_octaves(self.voice_encoder(tf.cast(mel_BCM, self.dtype), length_B, dropout), octaves_B)
+        mel_BCM = tf.cast(to_network_scale(reference.mel), self.dtype)
+        return _with_octaves(self.voice_encoder(mel_BCM, reference.length, dropout), octaves_B)
 
     def encode(self, batch: Batch, voice_BVD: tf.Tensor | None, has_reference_B: tf.Tensor, dropout: Dropout) -> Memory:
         """Return the memory that the decoder reads; rows without a reference have the null voice."""

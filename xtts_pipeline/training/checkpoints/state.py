@@ -280,13 +280,13 @@ def check_weights_size(folder: Path, state: SavedState) -> None:
 
 
 def read_settings(path: Path, network: NetworkKind) -> Config:
-    """Return the config of a checkpoint with whose weights another run begins.
+    """Return the config of a run or checkpoint whose weights are about to be used.
 
     Raises CheckpointError if there is no intact one of the network; of its weights, the size alone is compared.
     """
     folder = find_checkpoint(path)
     state = read_run_state(folder)
-    require_network(folder, state.network, network)
+    require_network(path, state.network, network)
     check_weights_size(folder, state)
     return state.config
 
