@@ -56,13 +56,21 @@ def test_a_share_of_the_rows_has_no_reference(network: Network) -> None:
 def test_the_voice_depends_on_the_real_frames_of_the_reference_only(
     network: Network, batch: Batch, dropout: Dropout
 ) -> None:
-    reference = tf.random.stateless_normal([3, 8, 5], [1, 2], -5.0, 2.0)
-    changed = tf.concat([reference[:, :4], reference[:, 4:] + 9.0], axis=1)
-    lengths = tf.constant([4, 4, 4])
-    voice = network.embed_voice(reference, lengths, dropout)
+    window = tf.random.stateless_normal([3, 1, 8, 5], [1, 2], -5.0, 2.0)
+    changed = tf.concat([window[:, :, :4], window[:, :, 4:] + 9.0], axis=2)
+    lengths = tf.constant([[4], [4], [4]])
+    voice = network.embed_voice(window, lengths, dropout)
     assert voice.shape == (3, 4, 16)
     np.testing.assert_array_equal(voice, network.embed_voice(changed, lengths, dropout))
-    assert np.abs(voice - network.embed_voice(changed, tf.constant([6, 6, 6]), dropout)).max() > 1e-3
+    assert np.abs(voice - network.embed_voice(changed, tf.constant([[6], [6], [6]]), dropout)).max() > 1e-3
+
+
+def test_the_voice_is_the_mean_over_the_heard_windows_of_the_reference(network: Network) -> None:
+    window = tf.random.stateless_normal([1, 3, 8, 5], [1, 2], -5.0, 2.0)
+    voice = network.embed_voice(window, tf.constant([[8, 0, 6]]), DROPOUT)
+    first = network.embed_voice(window[:, :1], tf.constant([[8]]), DROPOUT)
+    last = network.embed_voice(window[:, 2:], tf.constant([[6]]), DROPOUT)
+    np.testing.assert_allclose(voice[..., 1:], (first + last)[..., 1:] / 2.0, atol=1e-5)
 
 
 def test_the_mel_depends_on_the_reference(network: Network, batch: Batch, dropout: Dropout) -> None:
@@ -205,7 +213,7 @@ def test_an_octave_up_is_what_a_predicted_pitch_an_octave_higher_is(network: Net
 
 def test_the_predicted_pitch_is_a_distance_from_that_of_the_reference(network: Network) -> None:
     batch, has_reference = random_batch(SPEC, (5, 4), (20, 7)), tf.constant([True, True])
-    voice = network.embed_voice(tf.cast(batch.mel[:, :8], tf.float32), tf.constant([8, 6]), DROPOUT)
+    voice = network.embed_voice(tf.cast(batch.mel[:, None, :8], tf.float32), tf.constant([[8], [6]]), DROPOUT)
     higher_voice = tf.concat([voice[..., :1] + 0.5, voice[..., 1:]], axis=-1)
     # The pitch of the reference reaches the tokens by no other way.
     weight = network.voice_to_tokens.weight

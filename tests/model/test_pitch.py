@@ -99,7 +99,7 @@ def test_a_voice_holds_the_pitch_of_its_reference_and_in_training_that_of_the_cl
     network, dropout = Network(MODEL, AUDIO, NetworkSizes(spec, SYMBOL_COUNT)), Dropout.fixed(0)
     mel = tf.stack([log_mel(buzz(hz).astype(np.float32), AUDIO)[:40] for hz in (100.0, 240.0, 300.0)])
     heard = References(tf.reverse(mel, [0])[:, :30], tf.constant([30, 20, 0]))
-    voice = network.embed_voice(*heard, dropout).numpy()
+    voice = network.embed_voice(heard.mel[:, None], heard.length[:, None], dropout).numpy()
     assert REFERENCE_HZ * 2.0 ** voice[:2, :, 0] == pytest.approx(np.repeat([[300.0], [240.0]], 4, axis=1), rel=0.03)
     lengths = tf.constant([4, 4, 4])
     batch = Batch(tf.ones([3, 4], tf.int32), tf.cast(mel, tf.float16), lengths, tf.constant([40, 35, 40]))
@@ -108,6 +108,15 @@ def test_a_voice_holds_the_pitch_of_its_reference_and_in_training_that_of_the_cl
     expected = np.repeat([[100.0], [240.0], [REFERENCE_HZ]], 4, axis=1)
     assert REFERENCE_HZ * 2.0 ** trained[..., 0] == pytest.approx(expected, rel=0.03)
     np.testing.assert_array_equal(trained[:2, :, 1:], voice[:2, :, 1:])
+
+
+def test_a_window_without_voice_leaves_the_pitch_of_the_reference_alone() -> None:
+    spec = RecordSpec(max_text_length=4, max_mel_frames=40, mel_bins=AUDIO.mel_bins, pad_value=-11.5)
+    network = Network(MODEL, AUDIO, NetworkSizes(spec, SYMBOL_COUNT))
+    noise = 0.1 * np.random.default_rng(1).standard_normal(AUDIO.sample_rate // 2)
+    windows = tf.stack([log_mel(wave.astype(np.float32), AUDIO)[:40] for wave in (buzz(300.0), noise)])[None]
+    voice = network.embed_voice(windows, tf.constant([[40, 40]]), Dropout.fixed(0)).numpy()
+    assert REFERENCE_HZ * 2.0 ** voice[..., 0] == pytest.approx(np.full([1, 4], 300.0), rel=0.03)
 
 
 @pytest.mark.parametrize(("voice", "audio"), [("ian", FINE_AUDIO), ("linda", FINE_AUDIO), ("linda", AUDIO)])

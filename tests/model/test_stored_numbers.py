@@ -28,7 +28,7 @@ def test_the_weights_of_a_checkpoint_say_what_they_have_always_said() -> None:
     network = with_fixed_weights(make_network(speakers=2, languages=2, flow_layers=1))
     ids = {"speaker": tf.constant([0, 1]), "language": tf.constant([1, 0])}
     batch = random_batch(SPEC, (9, 5), (20, 12))._replace(**ids)
-    voice = network.embed_voice(tf.cast(batch.mel[:, :8], tf.float32), tf.constant([8, 6]), Dropout.fixed(3))
+    voice = network.embed_voice(tf.cast(batch.mel[:, None, :8], tf.float32), tf.constant([[8], [6]]), Dropout.fixed(3))
     # Noise has no pitch; the first number of these latents is that of a voice.
     voice += 0.25 * tf.one_hot(0, voice.shape[-1])
     memory = network.encode(batch, voice, tf.constant([True, False]), Dropout.fixed(3))

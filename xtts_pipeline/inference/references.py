@@ -1,9 +1,6 @@
-"""Cut references of a voice into windows, and embed them, as operations of a graph."""
+"""Cut references of a voice into windows, as operations of a graph."""
 
 import tensorflow as tf
-
-from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Network
 
 MAX_WINDOWS = 8
 # A window is a pause if its loudest frame is this far below the clip's loudest, in natural log (40 dB).
@@ -42,14 +39,3 @@ def cut_windows(mel_BCM: tf.Tensor, length_B: tf.Tensor, window_frames: int) -> 
     length_BN = tf.where(is_heard_BN | is_moved_BN, part_B[:, None], 0)
     # Frames after a window's length repeat the last one; the voice encoder masks them.
     return tf.gather(mel_BCM, frames_from(start_BN), batch_dims=1), length_BN
-
-
-def embed_windows(network: Network, window_BNCM: tf.Tensor, length_BN: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-    """Return the mean of the latents of each row's windows, [B, V, D], as in XTTS."""
-    rows, windows, *window_shape = window_BNCM.shape
-    flat = tf.reshape(window_BNCM, [rows * windows, *window_shape])
-    latents = network.embed_voice(flat, tf.reshape(length_BN, [-1]), dropout)
-    latents_BNVD = tf.reshape(latents, [rows, windows, *latents.shape[1:]])
-    is_heard_BN = tf.cast(length_BN > 0, latents.dtype)
-    heard_B11 = tf.maximum(tf.reduce_sum(is_heard_BN, axis=1), 1.0)[:, None, None]
-    return tf.reduce_sum(latents_BNVD * is_heard_BN[:, :, None, None], axis=1) / heard_B11

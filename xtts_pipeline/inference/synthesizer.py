@@ -27,7 +27,7 @@ from xtts_pipeline.inference.guard import (
     spoken_faults,
 )
 from xtts_pipeline.inference.pieces import Piece, SplitText, TextSplitter
-from xtts_pipeline.inference.references import cut_windows, embed_windows
+from xtts_pipeline.inference.references import cut_windows
 from xtts_pipeline.inference.speech import SpeechStream, SpokenPiece, SpokenText, deal
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.inference.voice_folder import verify_voice
@@ -446,4 +446,4 @@ class Synthesizer:
         return self._network.continue_speech(plan, step, Dropout.fixed(seed), max_frames, chunk_frames, settings)
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
-        return embed_windows(self._network, window_BNCM, length_BN, self._dropout())
+        return self._network.embed_voice(window_BNCM, length_BN, self._dropout())

@@ -305,26 +305,32 @@ class Network(tf.Module):
             return self.encode(batch, None, tf.fill([batch.tokens.shape[0]], False), dropout)
         # The pitch is that of the clip itself. A predictor that learns to correct the pitch of a short reference by who
         # speaks draws new voices to those of the training.
-        voice_BVD = self._latents(reference, self._clip_octaves(batch.mel, batch.mel_length), dropout)
+        octaves_B = self._clip_octaves(batch.mel, batch.mel_length)
+        voice_BVD = _with_octaves(self._latents(reference, dropout), octaves_B)
         return self.encode(batch, voice_BVD, reference.length > 0, dropout)
 
-    def embed_voice(self, reference_BCM: tf.Tensor, length_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        """Return the voice latents [B, V, D] of references, natural-log mels of `length` frames each.
+    def embed_voice(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor, dropout: Dropout) -> tf.Tensor:
+        """Return the mean of the latents of each reference's windows, [B, V, D], as in XTTS.
 
-        The first number of each latent is the reference's pitch, in octaves above 150 Hz.
+        Windows are natural-log mels of `length` frames each; 0 is none. The first number of each latent is the pitch,
+        mean over the windows with voice, in octaves above 150 Hz.
         """
-        octaves_B = self._clip_octaves(reference_BCM, length_B)
-        return self._latents(References(reference_BCM, length_B), octaves_B, dropout)
+        rows, windows, *window_shape = window_BNCM.shape
+        flat = References(tf.reshape(window_BNCM, [rows * windows, *window_shape]), tf.reshape(length_BN, [-1]))
+        latents = self._latents(flat, dropout)
+        latent_BNVD = tf.reshape(latents, [rows, windows, *latents.shape[1:]])
+        octaves_BN = tf.reshape(self._clip_octaves(*flat), [rows, windows])
+        is_voiced_BN = tf.cast(octaves_BN != 0.0, tf.float32)
+        latent_BVD = _mean_where(tf.cast(length_BN > 0, latents.dtype)[..., None, None], latent_BNVD)
+        return _with_octaves(latent_BVD, _mean_where(is_voiced_BN, octaves_BN))
 
     def _clip_octaves(self, mel_BTM: tf.Tensor, length_B: tf.Tensor) -> tf.Tensor:
         return self.pitch_finder.of_clips(to_network_scale(mel_BTM), length_mask(length_B, mel_BTM.shape[1]))
 
-    def _latents(self, reference: References, octaves_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        """Return the latents of references, with these octaves as their pitch."""
+    def _latents(self, reference: References, dropout: Dropout) -> tf.Tensor:
         if self.voice_encoder is None:
             raise ValueError("this network has no voice encoder; model.voice_latents is 0")
-        mel_BCM = tf.cast(to_network_scale(reference.mel), self.dtype)
-        return _with_octaves(self.voice_encoder(mel_BCM, reference.length, dropout), octaves_B)
+        return self.voice_encoder(tf.cast(to_network_scale(reference.mel), self.dtype), reference.length, dropout)
 
     def encode(self, batch: Batch, voice_BVD: tf.Tensor | None, has_reference_B: tf.Tensor, dropout: Dropout) -> Memory:
         """Return the memory that the decoder reads; rows without a reference have the null voice."""
@@ -372,3 +378,8 @@ def _with_octaves(latent_BVD: tf.Tensor, octaves_B: tf.Tensor) -> tf.Tensor:
     """Return the latents with these octaves in place of the first number of each."""
     is_first_D = tf.range(latent_BVD.shape[-1]) == 0
     return tf.where(is_first_D, tf.cast(octaves_B, latent_BVD.dtype)[:, None, None], latent_BVD)
+
+
+def _mean_where(is_kept_BN: tf.Tensor, value_BN: tf.Tensor) -> tf.Tensor:
+    """Return the mean over axis 1 of the values at ones of `is_kept`, which has zeros elsewhere; 0 if there is none."""
+    return tf.math.divide_no_nan(tf.reduce_sum(value_BN * is_kept_BN, axis=1), tf.reduce_sum(is_kept_BN, axis=1))

@@ -16,7 +16,7 @@ import tensorflow as tf
 from xtts_pipeline import __version__
 from xtts_pipeline.errors import OutputError, first_line_of
 from xtts_pipeline.inference.export.report import Export
-from xtts_pipeline.inference.references import cut_windows, embed_windows
+from xtts_pipeline.inference.references import cut_windows
 from xtts_pipeline.inference.vocoders import choose_vocoder, offering_griffin_lim
 from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.model.layers import Dropout, length_mask
@@ -160,7 +160,7 @@ class _SynthesisGraph:
         return tf.cond(tf.reduce_any(length_B > 0), embed, lambda: tf.zeros(shape))
 
     def _embed_windows(self, window_BNCM: tf.Tensor, length_BN: tf.Tensor) -> tf.Tensor:
-        return embed_windows(self.network, window_BNCM, length_BN, self._dropout())
+        return self.network.embed_voice(window_BNCM, length_BN, self._dropout())
 
     def _speak_batch(
         self,
