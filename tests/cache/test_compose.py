@@ -1,6 +1,8 @@
 """Caches of the records of others: a part is what preprocess would make, and the parts together are the whole."""
 
+import errno
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -197,6 +199,15 @@ def test_the_current_folder_is_not_replaced(whole: Path, tmp_path: Path, monkeyp
     for name in (".", tmp_path):
         with pytest.raises(OutputError, match="is the current folder, which would be replaced; choose another DST"):
             run("subset", "--share", "50%", whole, name)
+
+
+def test_a_mount_point_is_not_replaced(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), os.fspath(path))
+
+    monkeypatch.setattr(Path, "rmdir", refuse)
+    with pytest.raises(OutputError, match="new: is a mount point, which cannot be replaced; name a folder in it"):
+        run("subset", "--share", "50%", whole, tmp_path / "new")
 
 
 def test_the_cache_is_written_where_a_link_leads(whole: Path, tmp_path: Path) -> None:

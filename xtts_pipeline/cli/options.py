@@ -4,6 +4,7 @@ Imports nothing slow: `verify-cache` starts from here. Options of corpora are in
 settings in `run_options`.
 """
 
+import errno
 import json
 import math
 import sys
@@ -70,6 +71,25 @@ def create_empty_folder(folder: Path, remedy: str = _OTHER_OUTPUT) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise OutputError(f"{folder}: this folder is not empty; {remedy}")
+
+
+def clear_place(folder: Path, remedy: str = _OTHER_OUTPUT) -> Path:
+    """Return the path, resolved, of a folder that appears when all is written; an empty one there is removed.
+
+    Raises OutputError for one that holds anything, the current folder and a mount point.
+    """
+    create_empty_folder(folder, remedy)
+    folder = folder.resolve()
+    if folder == Path.cwd():
+        raise OutputError(f"{folder}: is the current folder, which would be replaced; {remedy}")
+    with output_errors(folder, remedy):
+        try:
+            folder.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            raise OutputError(f"{folder}: is a mount point, which cannot be replaced; name a folder in it") from None
+    return folder
 
 
 @contextmanager

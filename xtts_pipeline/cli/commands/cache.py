@@ -26,14 +26,14 @@ from xtts_pipeline.cli.options import (
     FOLDER,
     STORED_CACHE_FOLDER,
     Share,
-    create_empty_folder,
+    clear_place,
     json_option,
     print_report,
     print_warnings,
 )
 from xtts_pipeline.cli.progress import progress_bar
 from xtts_pipeline.corpus.ids import read_ids
-from xtts_pipeline.errors import ConfigError, OutputError, did_you_mean
+from xtts_pipeline.errors import ConfigError, did_you_mean
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import counted, escape, printable
 
@@ -165,11 +165,7 @@ def _share_of(entries: Sequence[UtteranceEntry], share: float) -> list[Utterance
 def _compose(sources: Sequence[SourceCache], target: Path, taken: Collection[str] | None, as_json: bool) -> None:
     for source in sources:
         check_apart(target, source.folder, "choose another DST")
-    create_empty_folder(target, "choose another DST")
-    target = target.resolve()
-    if target == Path.cwd():
-        raise OutputError(f"{target}: is the current folder, which would be replaced; choose another DST")
-    target.rmdir()  # It appears again when all is written.
+    target = clear_place(target, "choose another DST")
     total = sum(source.manifest.counts.kept for source in sources) if taken is None else len(taken)
     with progress_bar(total) as bar:
         manifest = compose_cache(sources, target, taken, bar.update)

@@ -14,7 +14,7 @@ from xtts_pipeline.cache.format.manifest import MelOrigin, load_manifest
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import CACHE_FOLDER, create_empty_folder, json_option, print_report
+from xtts_pipeline.cli.options import CACHE_FOLDER, clear_place, json_option, print_report
 from xtts_pipeline.cli.progress import progress_bar
 from xtts_pipeline.cli.run_options import cache_of_run, run_cache_option, run_option, synthesis_option
 from xtts_pipeline.system.storage import check_apart
@@ -97,7 +97,7 @@ def predict_mels(
     require_waves(cache, manifest)
     require_whole(cache)
     read_settings(run, "acoustic")  # another network or cut weights: refused before TensorFlow starts
-    create_empty_folder(output)
+    output = clear_place(output)
     with progress_bar(manifest.counts.kept, title="predict") as bar:
         origin, comparisons = with_tensorflow(
             "xtts_pipeline.inference.predicted_mels:predict_mels",
