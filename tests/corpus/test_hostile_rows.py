@@ -50,6 +50,7 @@ def test_a_speaker_whose_letters_and_accents_lie_apart_is_no_other_one(tmp_path:
         (b"lonely", Reason.BAD_ROW, "1 field; expected id|text"),
         (b"a|b|c|d", Reason.BAD_ROW, "4 fields"),
         (b"b|te\x00xt", Reason.BAD_ROW, "NUL"),
+        ("b|text".encode("utf-16-le"), Reason.BAD_ROW, "if the file is UTF-16, add --encoding utf-16-le or utf-16-be"),
         (b"b|caf\xe9", Reason.BAD_ROW, "0xe9, is not UTF-8"),
         *[
             (f"b|text{separator}c|text".encode(), Reason.BAD_ROW, f"U+{ord(separator):04X} at character 6 separates")

@@ -189,9 +189,11 @@ def read_lines(
             continue
         where = f"{shown}:{number}"
         if b"\x00" in raw or len(raw) > MAX_ROW_BYTES:
-            found = "holds NUL bytes" if b"\x00" in raw else f"has over {MAX_ROW_BYTES} bytes"
+            is_wide = b"\x00" in raw
+            found = "holds NUL bytes" if is_wide else f"has over {MAX_ROW_BYTES} bytes"
+            remedy = "; if the file is UTF-16, add --encoding utf-16-le or utf-16-be" if is_wide else ""
             shown_id = raw[:MAX_SHOWN].decode("utf-8", "replace")
-            rows.reject(where, Reason.BAD_ROW, f"the row {found}; expected one clip in UTF-8 text", shown_id)
+            rows.reject(where, Reason.BAD_ROW, f"the row {found}; expected one clip in UTF-8 text{remedy}", shown_id)
             continue
         try:
             line = raw.decode(encoding).rstrip("\r")
