@@ -1,7 +1,7 @@
 """Options that many commands share, the types of their values, the output folder and the report of a command.
 
 Imports nothing slow: `verify-cache` starts from here. Options of corpora are in `corpus_options`, those of runs and
-settings in `run_options`.
+settings in `run_options`, and those of training in `training_options`.
 """
 
 import errno

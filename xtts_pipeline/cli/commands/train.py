@@ -2,11 +2,11 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -16,14 +16,14 @@ from xtts_pipeline.cache.format.manifest import REJECTED_NAME, Manifest, load_ma
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
 from xtts_pipeline.cli.commands.looking.stats import lengths_of_cache
-from xtts_pipeline.cli.completion import complete_setting_name
 from xtts_pipeline.cli.corpus_options import CORPUS_OPTIONS, corpus_options, print_readings
 from xtts_pipeline.cli.gate import reaching_stores, with_tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
-from xtts_pipeline.cli.options import COUNT, FOLDER, STORED_CACHE_FOLDER, create_empty_folder, dated_folder, json_option
+from xtts_pipeline.cli.options import FOLDER, create_empty_folder, dated_folder
 from xtts_pipeline.cli.progress import NullProgress, RunProgress, progress_bar
-from xtts_pipeline.cli.run_options import cache_of_run, config_options, wait_workers_option
+from xtts_pipeline.cli.run_options import cache_of_run
 from xtts_pipeline.cli.summary import print_summary
+from xtts_pipeline.cli.training_options import CONTINUING, MACHINE, training_cache_option, training_options
 from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
@@ -63,10 +63,6 @@ from xtts_pipeline.training.plan import RunPlan, batch_shares, device_count
 from xtts_pipeline.training.settings import changed_settings, check_allowed_keys, check_changes, training_config
 from xtts_pipeline.training.vocoder.checks import describe_crops
 
-F = TypeVar("F", bound=Callable[..., Any])
-CONTINUING = {"Continuing and fine-tuning": ["resume", "allow_change", "init_from"]}
-MACHINE = {"Machine": ["stage", "devices", "wait_workers", "profile_steps"]}
-
 
 @dataclass(frozen=True)
 class CorpusOptions:
@@ -75,64 +71,6 @@ class CorpusOptions:
     data: Path
     reading: ReadOptions
     val_data: Path | None
-
-
-training_cache_option = click.option(
-    "--cache",
-    type=STORED_CACHE_FOLDER,
-    help="Folder of the cache, or a store: gs://bucket/cache.  [default: that of a resumed run, else cache]",
-)
-
-
-def run_options(command: F) -> F:
-    """Add the options of every command that trains."""
-    options = (
-        config_options,
-        click.option(
-            "--output",
-            type=FOLDER,
-            help="Folder of the run; new or empty unless --resume is given.  [default: runs/DATE-TIME]",
-        ),
-        click.option("--steps", type=COUNT, help="Number of training steps in all; short for --set training.steps=N."),
-        click.option(
-            "--resume",
-            is_flag=True,
-            help="Continue the run in --output from its last checkpoint; start it if it has none.",
-        ),
-        click.option(
-            "--allow-change",
-            multiple=True,
-            metavar="SECTION.KEY",
-            shell_complete=complete_setting_name,
-            help="With --resume: a setting that may differ; repeatable.",
-        ),
-        click.option(
-            "--stage",
-            type=FOLDER,
-            metavar="DIR",
-            help="Copy the cache under DIR first, check its checksums, and read it there.",
-        ),
-        click.option(
-            "--init-from",
-            type=FOLDER,
-            metavar="RUN",
-            help="Start with the weights of another run or checkpoint (fine-tuning).",
-        ),
-        click.option(
-            "--profile",
-            "profile_steps",
-            type=COUNT,
-            help="Trace this many steps, and list the most expensive operations.",
-        ),
-        click.option(
-            "--devices", type=COUNT, help="GPUs to train on; without a GPU, parts of the CPU.  [default: all GPUs]"
-        ),
-        wait_workers_option,
-        json_option,
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @click.command(
@@ -144,7 +82,7 @@ def run_options(command: F) -> F:
 @click.option("--data", type=FOLDER, help="Train without a cache on this corpus of 16-bit PCM WAV files.")
 @corpus_options
 @click.option("--val-data", type=FOLDER, help="With --data: a second corpus that becomes the validation split.")
-@run_options
+@training_options
 @click.pass_obj
 def train(
     debug: bool,

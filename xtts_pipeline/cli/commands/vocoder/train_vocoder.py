@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
-from xtts_pipeline.cli.commands.train import CONTINUING, MACHINE, run_options, run_training, training_cache_option
+from xtts_pipeline.cli.commands.train import run_training
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.summary import print_summary
+from xtts_pipeline.cli.training_options import CONTINUING, MACHINE, training_cache_option, training_options
 from xtts_pipeline.system.runtime import has_gpu
 from xtts_pipeline.system.terminal import echo_line
 from xtts_pipeline.training.checkpoints.run_folder import CONFIG_NAME
@@ -21,7 +22,7 @@ GPU_PRESET, CPU_PRESET = "vocoder", "vocoder-two-cores"
     sections={**CONTINUING, **MACHINE},
 )
 @training_cache_option
-@run_options
+@training_options
 @click.pass_obj
 def train_vocoder(debug: bool, /, cache: Path | None, configs: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Train a vocoder on a cache with stored waves.
