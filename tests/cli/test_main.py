@@ -142,6 +142,21 @@ def test_an_option_that_resembles_none_is_answered_without_a_guess():
     assert result.exception.format_message() == "no such option --volume"
 
 
+@pytest.mark.parametrize(
+    ("words", "word", "example"),
+    [
+        ("verify-cache old", "old", "xtts verify-cache --cache cache/"),
+        ("cache push a gs://b c", "c", "xtts cache push"),
+    ],
+)
+def test_a_word_that_belongs_to_no_option_is_answered_with_an_example(words: str, word: str, example: str):
+    error = CliRunner().invoke(cli, words.split(), standalone_mode=False).exception
+
+    assert isinstance(error, click.UsageError)
+    expected = f"found {word}, which belongs to no option; an example is: {example}"
+    assert error.format_message().startswith(expected)
+
+
 @pytest.mark.parametrize(("columns", "is_folded"), [(40, True), (None, False)])
 def test_an_error_is_folded_on_a_terminal_only(
     columns: int | None, is_folded: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

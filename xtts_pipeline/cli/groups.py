@@ -43,6 +43,14 @@ class DocumentedCommand(_SpelledOptions):
         self.example = example
         self._sections = sections or {}
 
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of the command line; a usage error for one that belongs to no option."""
+        context.allow_extra_args = True
+        extra = super().parse_args(context, args)
+        if extra and not context.resilient_parsing:
+            context.fail(f"found {extra[0]}, which belongs to no option; an example is: {self.example}")
+        return extra
+
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in the order of their definition, those of each section below its heading."""
         headings = {name: heading for heading, names in self._sections.items() for name in names}
