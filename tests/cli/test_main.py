@@ -143,18 +143,19 @@ def test_an_option_that_resembles_none_is_answered_without_a_guess():
 
 
 @pytest.mark.parametrize(
-    ("words", "word", "example"),
+    ("words", "found", "example"),
     [
-        ("verify-cache old", "old", "xtts verify-cache --cache cache/"),
-        ("cache push a gs://b c", "c", "xtts cache push"),
+        ("verify-cache old", "found old, which belongs to no option", "xtts verify-cache --cache cache/"),
+        ("cache push a gs://b c", "found c, which belongs to no option", "xtts cache push"),
+        ("preprocess LJSpeech-1.1", "--data is missing", "xtts preprocess --data LJSpeech-1.1"),
+        ("cache merge", "SRC... is missing", "xtts cache merge"),
     ],
 )
-def test_a_word_that_belongs_to_no_option_is_answered_with_an_example(words: str, word: str, example: str):
+def test_a_word_too_many_or_too_few_is_answered_with_an_example(words: str, found: str, example: str):
     error = CliRunner().invoke(cli, words.split(), standalone_mode=False).exception
 
     assert isinstance(error, click.UsageError)
-    expected = f"found {word}, which belongs to no option; an example is: {example}"
-    assert error.format_message().startswith(expected)
+    assert error.format_message().startswith(f"{found}; an example is: {example}")
 
 
 @pytest.mark.parametrize(("columns", "is_folded"), [(40, True), (None, False)])

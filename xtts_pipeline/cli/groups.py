@@ -44,9 +44,13 @@ class DocumentedCommand(_SpelledOptions):
         self._sections = sections or {}
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        """Parse the words of the command line; a usage error for one that belongs to no option."""
+        """Parse the words of the command line; a usage error, with the example, for one that is missing or too many."""
         context.allow_extra_args = True
-        extra = super().parse_args(context, args)
+        try:
+            extra = super().parse_args(context, args)
+        except click.MissingParameter as error:
+            missing = error.param.get_error_hint(context).replace("'", "") if error.param else "an option"
+            context.fail(f"{missing} is missing; an example is: {self.example}")
         if extra and not context.resilient_parsing:
             context.fail(f"found {extra[0]}, which belongs to no option; an example is: {self.example}")
         return extra
