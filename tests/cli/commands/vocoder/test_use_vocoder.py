@@ -105,7 +105,9 @@ def test_streamed_speech_equals_whole_speech_and_a_warm_up_traces_for_both(run: 
     whole = synthesizer.synthesize(text)
     streamed = np.concatenate([*synthesizer.stream(text)])
     assert len(whole.wave) == (len(whole.mel) - 1) * 256
-    np.testing.assert_allclose(streamed, whole.wave, atol=1e-4)
+    # An untrained network is far too loud, and the rounding of float32 grows with the sound.
+    loudest = np.abs(whole.wave).max()
+    np.testing.assert_allclose(streamed / loudest, whole.wave / loudest, atol=1e-5)
     assert synthesizer.vocoder.frames_of_block.experimental_get_tracing_count() == 1
 
 
