@@ -6,7 +6,7 @@ Reads events itself: sizes are checked before memory is taken, which the package
 import asyncio
 import json
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
@@ -29,6 +29,7 @@ from xtts_pipeline.serving.http_api import Service
 from xtts_pipeline.serving.orders import RequestError
 from xtts_pipeline.text.sentences import pause_seconds, split_sentences
 
+M = TypeVar("M", Synthesize, SynthesizeStart, SynthesizeChunk)
 MAX_EVENT_BYTES = 1 << 20
 # A text that waits for its end is split again when it has grown by this share: a split at every chunk would take the
 # square of its length.
@@ -38,8 +39,8 @@ ATTRIBUTION = Attribution("xtts_pipeline", "")
 _FAULTS = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 
 
-class _MalformedEventError(XttsError):
-    """An event that the protocol does not have: where the next one begins is not known."""
+class _MalformedEventError(Exception):
+    """An event that the protocol does not have. It ends the connection: where the next event begins is not known."""
 
 
 class WyomingServer:
@@ -107,25 +108,22 @@ class _Connection:
                 self._text = None
                 await self._report(error)
                 await self._end_sound()
-            except _FAULTS:
-                expected = "expected its fields of the Wyoming protocol, such as a text; send them"
-                raise _MalformedEventError(f"{event.type}: found other data, {expected}") from None
             event = await _read_event(reader, self._service.max_seconds)
 
     async def _answer(self, event: Event) -> None:
         if Describe.is_type(event.type):
             await self._write(self._describe())
         elif SynthesizeStart.is_type(event.type):
-            self._voice, self._text = SynthesizeStart.from_event(event).voice, ""
+            self._voice, self._text = _read_message(SynthesizeStart, event).voice, ""
             self._characters = self._split_length = 0
             self._is_in_chunks = True
         elif SynthesizeChunk.is_type(event.type) and self._text is not None:
-            await self._take(SynthesizeChunk.from_event(event).text)
+            await self._take(_read_message(SynthesizeChunk, event).text)
         elif SynthesizeStop.is_type(event.type):
             await self._finish()
         # With a text in chunks, Home Assistant sends the whole text as well, for servers that know no chunks.
         elif Synthesize.is_type(event.type) and not self._is_in_chunks:
-            wanted = Synthesize.from_event(event)
+            wanted = _read_message(Synthesize, event)
             self._voice = wanted.voice
             await self._speak(wanted.text)
             await self._end_sound()
@@ -229,3 +227,18 @@ async def _read_event(reader: asyncio.StreamReader, begin_seconds: float) -> Eve
         expected = "expected a line of JSON with a type, data and their lengths; send events of the Wyoming protocol"
         raise _MalformedEventError(f"event: found none, {expected}") from None
     return Event(kind, data, payload)
+
+
+def _read_message(kind: type[M], event: Event) -> M:
+    """Return the event's data. Raises _MalformedEventError unless its text and its names are strings."""
+    try:
+        message = kind.from_event(event)
+        voice = getattr(message, "voice", None) or SynthesizeVoice()
+        names = (voice.name, voice.language, voice.speaker)
+        is_read = all(isinstance(name, str | None) for name in names) and isinstance(getattr(message, "text", ""), str)
+    except _FAULTS:
+        is_read = False
+    if not is_read:
+        expected = "expected its fields of the Wyoming protocol, such as a text; send them"
+        raise _MalformedEventError(f"{event.type}: found other data, {expected}")
+    return message
