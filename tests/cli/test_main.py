@@ -197,6 +197,13 @@ def test_every_command_passes_debug_on(monkeypatch: pytest.MonkeyPatch):
     assert passed == [False, True, True]
 
 
+def processor_seconds(program: str) -> float:
+    """Return what a fresh interpreter needs for the program, its own start included."""
+    command = [sys.executable, "-c", f"{program}; import time; print(time.process_time())"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return float(shown.split()[-1])
+
+
 def test_help_imports_no_command_and_nothing_slow():
     imported = modules_imported_by("--help")
 
@@ -204,14 +211,12 @@ def test_help_imports_no_command_and_nothing_slow():
     assert not [name for name in imported if name.startswith("xtts_pipeline.cli.commands")]
 
 
-def test_help_costs_less_than_a_tenth_of_a_second():
-    """Of processor time, which other load on the machine does not change much; the least of several is the cost."""
-    program = "import time; from xtts_pipeline.cli.main import main, cli; cli(['--help'], standalone_mode=False); "
-    program += "print(time.process_time())"
-    command = [sys.executable, "-c", program]
-    shown = [subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout for _ in range(5)]
+def test_help_costs_less_than_twice_what_importing_click_does():
+    """In processor time, by turns: the speed of the machine and other load change both alike. Click takes 0.04 s."""
+    shows_help = "from xtts_pipeline.cli.main import cli; cli(['--help'], standalone_mode=False)"
+    costs = [(processor_seconds(shows_help), processor_seconds("import click")) for _ in range(5)]
 
-    assert min(float(text.split()[-1]) for text in shown) < 0.1
+    assert min(help_cost for help_cost, _ in costs) < 2.0 * min(click_cost for _, click_cost in costs)
 
 
 @pytest.mark.parametrize("words", ["train", "synthesize", "evaluate", "export", "diagnose input", "benchmark step"])
