@@ -11,7 +11,7 @@ from xtts_pipeline.evaluation.pitch import find_pitch
 from xtts_pipeline.model.architecture import NetworkSizes
 from xtts_pipeline.model.batch import Batch, References, to_network_scale
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Network
+from xtts_pipeline.model.network import Network, mean_voice
 from xtts_pipeline.model.pitch import REFERENCE_HZ, Pitch, PitchFinder, harmonics, stretched_octaves
 
 AUDIO = AudioConfig()
@@ -117,6 +117,15 @@ def test_a_window_without_voice_leaves_the_pitch_of_the_reference_alone() -> Non
     windows = tf.stack([log_mel(wave.astype(np.float32), AUDIO)[:40] for wave in (buzz(300.0), noise)])[None]
     voice = network.embed_voice(windows, tf.constant([[40, 40]]), Dropout.fixed(0)).numpy()
     assert REFERENCE_HZ * 2.0 ** voice[..., 0] == pytest.approx(np.full([1, 4], 300.0), rel=0.03)
+
+
+@pytest.mark.parametrize(("octaves", "mean"), [([0.5, 0.0, -0.1], 0.2), ([0.0, 0.0], 0.0), ([0.3], 0.3)])
+def test_a_clip_without_voice_leaves_the_pitch_of_the_other_references_alone(octaves: list[float], mean: float) -> None:
+    voices = np.random.default_rng(1).standard_normal([len(octaves), 4, 3]).astype(np.float32)
+    voices[..., 0] = np.array(octaves)[:, None]
+    found = mean_voice(voices).numpy()
+    assert found[:, 0] == pytest.approx(np.full(4, mean))
+    np.testing.assert_allclose(found[:, 1:], voices[..., 1:].mean(axis=0), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("voice", "audio"), [("ian", FINE_AUDIO), ("linda", FINE_AUDIO), ("linda", AUDIO)])

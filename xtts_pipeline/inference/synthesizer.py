@@ -34,7 +34,7 @@ from xtts_pipeline.inference.voice_folder import verify_voice
 from xtts_pipeline.model.batch import Batch, to_network_scale
 from xtts_pipeline.model.durations import cut_durations, whole_frames
 from xtts_pipeline.model.layers import Dropout
-from xtts_pipeline.model.network import Chunk, SpeechPlan
+from xtts_pipeline.model.network import Chunk, SpeechPlan, mean_voice
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.text.symbols import prepare_texts
@@ -268,7 +268,7 @@ class Synthesizer:
                 f"{folder}: the model cannot clone a voice (model.voice_latents=0); leave out the reference, "
                 "or train a model with voice latents"
             )
-        latents = np.mean([self._embed_clip(Path(path)) for path in paths], axis=0)
+        latents = mean_voice(np.stack([self._embed_clip(Path(path)) for path in paths])).numpy()
         return _Voice(speaker_id, language_id, latents, speed, semitones, seed)
 
     def _embed_clip(self, path: Path) -> np.ndarray:

@@ -374,6 +374,13 @@ class Network(tf.Module):
         return tf.maximum(from_network_scale(frames_BTM), self.silence)
 
 
+def mean_voice(voice_NVD: tf.Tensor) -> tf.Tensor:
+    """Return the mean of the voices of clips, [V, D]; that of the pitch is over the clips with voice."""
+    octaves_1N = voice_NVD[None, :, 0, 0]
+    is_voiced_1N = tf.cast(octaves_1N != 0.0, voice_NVD.dtype)
+    return _with_octaves(tf.reduce_mean(voice_NVD, axis=0, keepdims=True), _mean_where(is_voiced_1N, octaves_1N))[0]
+
+
 def _with_octaves(latent_BVD: tf.Tensor, octaves_B: tf.Tensor) -> tf.Tensor:
     """Return the latents with these octaves in place of the first number of each."""
     is_first_D = tf.range(latent_BVD.shape[-1]) == 0
