@@ -106,16 +106,46 @@ while :; do sleep 0.05; done
 """
 
 
-@pytest.mark.parametrize("is_to_group", [True, False], ids=["Ctrl-C", "scheduler"])
-def test_an_interrupted_demo_waits_for_its_command_to_save(tmp_path: Path, is_to_group: bool):
-    command = tmp_path / "command"
+def write_command_that_saves(folder: Path) -> None:
+    command = folder / "command"
     command.write_text(COMMAND_THAT_SAVES)
     command.chmod(0o755)
+
+
+@pytest.mark.parametrize("is_to_group", [True, False], ids=["Ctrl-C", "scheduler"])
+def test_an_interrupted_demo_waits_for_its_command_to_save(tmp_path: Path, is_to_group: bool):
+    write_command_that_saves(tmp_path)
     code = f"import sys; from {demo_module.__name__} import _run_step; sys.executable = './command'; _run_step('train')"
     demo = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)
     wait_until((tmp_path / "started").exists, demo)
     (os.killpg if is_to_group else os.kill)(demo.pid, signal.SIGINT)
     assert b"KeyboardInterrupt" in demo.communicate()[1]
+    assert (tmp_path / "saved").exists()
+
+
+INTERRUPTED_WHILE_IT_STARTS = f"""
+import signal, subprocess, sys
+from pathlib import Path
+from {demo_module.__name__} import _run_step
+
+class Popen(subprocess.Popen):
+    def __init__(self, arguments):
+        super().__init__(arguments)
+        while not Path("started").exists():
+            pass
+        signal.raise_signal(signal.SIGINT)
+
+subprocess.Popen, sys.executable = Popen, "./command"
+_run_step("train")
+"""
+
+
+def test_a_demo_interrupted_while_its_command_starts_ends_the_command(tmp_path: Path):
+    write_command_that_saves(tmp_path)
+    demo = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_WHILE_IT_STARTS], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert b"KeyboardInterrupt" in demo.stderr
     assert (tmp_path / "saved").exists()
 
 

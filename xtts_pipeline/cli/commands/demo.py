@@ -1,9 +1,12 @@
 """`xtts demo`: the whole job from a corpus to speech, each command run as a user would type it."""
 
 import shlex
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -95,8 +98,10 @@ def _run_step(*arguments: str) -> None:
     Raises StepError if it fails.
     """
     echo("", f"$ xtts {shlex.join(arguments)}")
-    with subprocess.Popen([sys.executable, "-m", "xtts_pipeline", *arguments]) as command:
+    command_line = [sys.executable, "-m", "xtts_pipeline", *arguments]
+    with _interruptions_held() as deliver, subprocess.Popen(command_line) as command:
         try:
+            deliver()
             exit_code = command.wait()
         except KeyboardInterrupt:
             # `subprocess.run` would kill it, and a training saves a checkpoint first.
@@ -104,6 +109,27 @@ def _run_step(*arguments: str) -> None:
             raise
     if exit_code:
         raise StepError(f"xtts {arguments[0]}", exit_code)
+
+
+@contextmanager
+def _interruptions_held() -> Iterator[Callable[[], None]]:
+    """Hold interruptions back until the function is called or the block ends: one within Popen leaves its process."""
+    received: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+
+    def deliver() -> None:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if received:
+            signal.raise_signal(received.pop())
+
+    for number, handler in handlers.items():
+        if callable(handler):
+            signal.signal(number, lambda number, _: received.append(number))
+    try:
+        yield deliver
+    finally:
+        deliver()
 
 
 def _first_text(cache: Path) -> str:
