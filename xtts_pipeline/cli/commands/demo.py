@@ -5,8 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
@@ -98,38 +98,35 @@ def _run_step(*arguments: str) -> None:
     Raises StepError if it fails.
     """
     echo("", f"$ xtts {shlex.join(arguments)}")
-    command_line = [sys.executable, "-m", "xtts_pipeline", *arguments]
-    with _interruptions_held() as deliver, subprocess.Popen(command_line) as command:
-        try:
-            deliver()
-            exit_code = command.wait()
-        except KeyboardInterrupt:
-            # `subprocess.run` would kill it, and a training saves a checkpoint first.
-            command.terminate()
-            raise
+    with ExitStack() as deferral:
+        deferral.enter_context(_interruptions_deferred())
+        with subprocess.Popen([sys.executable, "-m", "xtts_pipeline", *arguments]) as command:
+            try:
+                deferral.close()
+                exit_code = command.wait()
+            except KeyboardInterrupt:
+                # `subprocess.run` would kill it, and a training saves a checkpoint first.
+                command.terminate()
+                raise
     if exit_code:
         raise StepError(f"xtts {arguments[0]}", exit_code)
 
 
 @contextmanager
-def _interruptions_held() -> Iterator[Callable[[], None]]:
-    """Hold interruptions back until the function is called or the block ends: one within Popen leaves its process."""
+def _interruptions_deferred() -> Iterator[None]:
+    """Deliver interruptions after the block: one within Popen would leave its process running."""
     received: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-
-    def deliver() -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         if received:
-            signal.raise_signal(received.pop())
-
-    for number, handler in handlers.items():
-        if callable(handler):
-            signal.signal(number, lambda number, _: received.append(number))
-    try:
-        yield deliver
-    finally:
-        deliver()
+            signal.raise_signal(received[0])
 
 
 def _first_text(cache: Path) -> str:
