@@ -156,7 +156,7 @@ def _has_unknown_size(data: bytes, header: WavHeader) -> bool:
 def _describe(data: bytes, header: WavHeader | None) -> str:
     """Return the kind of a sound file, from its first bytes."""
     if header is None:
-        kinds = {b"fLaC": "FLAC", b"OggS": "Ogg", b"RIFF": "a RIFF file", b"ID3": "MP3", b"FORM": "AIFF"}
+        kinds = {b"fLaC": "FLAC", b"OggS": "Ogg", b"RIFF": "a RIFF file", b"ID3": "MP3"}
         return next((kind for magic, kind in kinds.items() if data.startswith(magic)), "a sound file of another kind")
     if header.is_plain_16_bit:
         return "a WAV whose header does not say its length"

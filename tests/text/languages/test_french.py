@@ -268,6 +268,12 @@ Le kilo à 3€50, ou 3,50 euros, ou 5 €/kg, 2h30min après.
     le kilo à trois euros cinquante, ou trois euros cinquante, ou cinq euros par kilogramme, deux heures trente après.
 Appelez le +33 (0)6 12 34 56 78, on gagne 2:1.
     appelez le plus trente-trois, six, douze, trente-quatre, cinquante-six, soixante-dix-huit, on gagne deux à un.
+Il mesure 1,80 m, les portes de 1,50 à 1,80 m.
+    il mesure un mètre quatre-vingts, les portes de un virgule cinquante à un virgule quatre-vingts mètre.
+Cela coûte 2,375 milliards d'euros.
+    cela coûte deux virgule trois cent soixante-quinze milliards d'euros.
+L'article L. 121-1 du code et le tome L coûtent ¥1,250.
+    l'article l. cent vingt et un à un du code et le tome cinquante coûtent mille deux cent cinquante yens.
 """
 
 

@@ -278,6 +278,24 @@ Im 19./20. Jahrhundert kam Fr. Müller mit v1.2.3.
     im neunzehnten zwanzigsten jahrhundert kam frau müller mit v eins punkt zwei punkt drei.
 Es kostet CHF 19.90, 5 €/kg inkl. MwSt. und dauert 5 Min.
     es kostet neunzehn franken neunzig, fünf euro pro kilogramm inklusive mehrwertsteuer und dauert fünf minuten.
+Die Umlage betrug 6,405 ct/kWh.
+    die umlage betrug sechs komma vier null fünf cent pro kilowattstunde.
+Strom kostet 0,289 €/kWh und Diesel 1,759 €.
+    strom kostet null komma zwei acht neun euro pro kilowattstunde und diesel eins komma sieben fünf neun euro.
+Die Karte kostet ¥1,250-1,500.
+    die karte kostet eintausendzweihundertfünfzig bis eintausendfünfhundert yen.
+Das Haus kostet $1,250 und 2,375 Mrd. Euro.
+    das haus kostet eintausendzweihundertfünfzig dollar und zwei komma drei sieben fünf milliarden euro.
+Sie ist 1,80 m, die Kinder sind 1,50-1,80 m groß.
+    sie ist ein meter achtzig, die kinder sind eins komma fünf null bis eins komma acht null meter groß.
+Ausgabe 03/2024, geöffnet von 08-12 Uhr.
+    ausgabe null drei zweitausendvierundzwanzig, geöffnet von null acht bis zwölf uhr.
+Das war am 05/11/2024.
+    das war am fünften november zweitausendvierundzwanzig.
+Der Philosoph I. Kant, ein Film nach 08/15 und der X. Parteitag.
+    der philosoph i. kant, ein film nach nullachtfünfzehn und der zehnte parteitag.
+Das sagte Peter V. Der Zeuge schwieg im I. Akt.
+    das sagte peter v. der zeuge schwieg im ersten akt.
 """
 
 

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from tests.text.languages.sentences import assert_no_figure_is_left
 from xtts_pipeline.config.schema import TextConfig
+from xtts_pipeline.text.languages.french import French
+from xtts_pipeline.text.languages.german import German
 from xtts_pipeline.text.languages.reading import roman_value
+from xtts_pipeline.text.languages.spanish import Spanish
 from xtts_pipeline.text.normalize import normalize
 
 LANGUAGES = ["de", "fr", "es"]
@@ -16,7 +19,7 @@ LANGUAGES = ["de", "fr", "es"]
 
 @settings(max_examples=300, deadline=None)
 @given(
-    text=st.text(alphabet="0123456789.,:;/-%€$£§#+=½°º²XIVxhekmrtsg' \"MSAalbnü()", min_size=1, max_size=24),
+    text=st.text(alphabet="0123456789.,:;/-%€$£¥§#+=½°º²XIVxchekmrtsg' \"CHFMSAalbnü()", min_size=1, max_size=24),
     language=st.sampled_from(LANGUAGES),
 )
 def test_no_figure_is_left_and_reading_twice_changes_nothing_more(text: str, language: str) -> None:
@@ -31,6 +34,17 @@ def test_long_texts_take_no_long_time(piece: str, language: str) -> None:
     start = time.thread_time()
     normalize("1" + piece * 4_000, TextConfig(), language)
     assert time.thread_time() - start < 2.0
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_sums_in_each_currency_are_read_with_any_number_of_decimals(language: str) -> None:
+    reading = {"de": German, "fr": French, "es": Spanish}[language]()
+    for currency, noun in reading.words.currencies.items():
+        for decimals in ("", ",5", ",50", ",250", ",2500"):
+            first, after = f"{currency} 1{decimals}", f"1{decimals} {currency}"
+            for written in (after, f"1{decimals}-2{decimals} {currency}", *([] if currency.islower() else [first])):
+                said = normalize(written, TextConfig(), language)
+                assert noun.one.lower() in said or noun.many.lower() in said, written
 
 
 def test_roman_numerals_have_their_values() -> None:

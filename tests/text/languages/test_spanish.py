@@ -272,6 +272,10 @@ Cuestan 3,50 euros c/u, ganó 2:1, y 3 - 1 Barcelona.
     cuestan tres euros con cincuenta céntimos cada uno, ganó dos a uno, y tres a uno barcelona.
 Son 3'50 € o 5 €/kg, 10 seg.
     son tres euros con cincuenta céntimos o cinco euros por kilogramo, diez segundos.
+Mide 1,80 m, de 1,50 a 1,80 m, y cuesta CHF 1,250.
+    mide un metro ochenta, de uno coma cincuenta a uno coma ochenta metros, y cuesta mil doscientos cincuenta francos.
+Hoy hace 8°. Mañana, -5° en Ávila, o 5° bajo cero, en el 2° piso.
+    hoy hace ocho grados. mañana, menos cinco grados en ávila, o cinco grados bajo cero, en el segundo piso.
 """
 
 

@@ -70,7 +70,9 @@ _DAY_MONTH = re.compile(rf"(?<![\w.,:/$-])(\d{{1,2}})(?:-(\d{{1,2}}))? ({_MONTH}
 _MONTH_YEAR = re.compile(rf"(?<!\w)({_MONTH})\.? (?='?\d)")
 _YEARS = re.compile(r"(?<![\w.,/-])(1[1-9]\d\d|20\d\d)/(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
 _ON_DAY = re.compile(r"(?<=\b[oO]n )(?!9/11)(1[0-2]|0?[1-9])/(3[01]|[12]?\d|0[1-9])(?![\w/]|[.,]\d)")
-_FRACTION = re.compile(r"(?:(?<![\w/.,:-])|(?<=[a-z]-))(?:(\d{1,3})[ -])?(\d{1,3})/(\d{1,3})(?![\w/]|[.,]\d)")
+_FRACTION = re.compile(
+    r"(?:(?<![\w/.,:-])|(?<=[a-z]-))(?:(\d{1,3})[ -])?(\d{1,3})/(\d{1,3})(?:rds?|ths?)?(?![\w/]|[.,]\d)"
+)
 _DECADE = re.compile(r"(?<![\w.,])'?(1[1-9]\d0|20\d0|[2-9]0)'?s\b")
 _PLURAL_FIGURE = re.compile(rf"{_START}(\d{{1,4}})'?s\b")
 _ORDINAL = re.compile(rf"{_START}({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)

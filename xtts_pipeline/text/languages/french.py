@@ -34,7 +34,8 @@ _KINGS = word_set(
 _LABELS = (
     "[Cc]hapitre|[Tt]ome|[Aa]cte|[Ll]ivre|[Pp]artie|[Ss]cène|[Vv]olume|[Tt]itre|[Aa]rticle|[Pp]hase|[Tt]ype|[Aa]nnexe"
 )
-_LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) ({ROMAN})(?!')")
+# The L of `article L. 121-1` is a letter.
+_LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) (?!(?<=rticle )L(?!\w))({ROMAN})(?!')")
 _ROYAL = re.compile(rf"(?<!\w)([A-ZÀÂÉÈÊÎÔ][a-zàâçéèêëîïôûü]{{2,20}}) ({ROMAN})(?![.']\w)")
 _ROMAN_ORDINAL = re.compile(r"(?<!\w)(?:(I)(er|re|ère)|([IVX]{1,6})(e|ème|ème)s?)(?!\w)")
 _ORDINAL = re.compile(

@@ -94,6 +94,8 @@ _TIMES = re.compile(r"(?<![\w.,])(\d{1,6}) ?x(?!\w)")
 _PHONE = re.compile(
     r"(?<![\w.,/+-])(?<!\d )(?:\+\d{1,3}(?: ?\(0\))?|0\d{1,5}|\(0\d{1,5}\))(?:[ /-]\d{2,8}){1,5}(?![\w/-]|[.,:]\d)"
 )
+# Shorter ones are opening hours, or a month and its year.
+_LEAST_PHONE_DIGITS = 7
 _FRAU = re.compile(r"(?<![\w.])Fr\.(?= [A-ZÄÖÜ][a-zäöüß]{2})")
 
 
@@ -125,7 +127,7 @@ _WORDS = Vocabulary(
         "Hbf.": "Hauptbahnhof", "Hbf": "Hauptbahnhof", "Jan.": "Januar", "Feb.": "Februar", "Aug.": "August",
         "Sept.": "September", "Okt.": "Oktober", "Nov.": "November", "Dez.": "Dezember",
         "MwSt.": "Mehrwertsteuer", "bzgl.": "bezüglich", "u. v. m.": "und vieles mehr",
-        "e. V.": "eingetragener Verein", "o. g.": "oben genannt",
+        "e. V.": "eingetragener Verein", "o. g.": "oben genannt", "08/15": "nullachtfünfzehn",
     },
     number_abbreviations={
         "Nr.": "Nummer", "S.": "Seite", "Art.": "Artikel", "Abs.": "Absatz", "Bd.": "Band", "Kap.": "Kapitel",
@@ -202,13 +204,13 @@ class German(Reading):
     def rules(self) -> Iterable[Rule]:
         """Return the rules of dates, times, ordinals and telephone numbers."""
         return (
-            (_PHONE, self.groups),
+            (_SLASHED_DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
+            (_PHONE, self._phone),
             (_POSTAL_CODE, self.groups),
             (_WHOLE_EUROS, ""),
             (_TIME_RANGE, " Uhr bis "),
             (_TIME, self._time),
             (_DATE, lambda match: self.read_date(match, match[1], match[2], match[3])),
-            (_SLASHED_DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
             (_ORDINALS, self._ordinals),
             (_DECADE, lambda match: f"{self.year(match[1])}{match[2]}"),
             (_JOINED, lambda match: self.cardinal(int(match[1]), "cardinal-neuter")),
@@ -221,7 +223,7 @@ class German(Reading):
         """Return the text with the numerals of rulers in words, and those of chapters and centuries in digits."""
         text = _LABELLED_ROMAN.sub(lambda match: f"{match['label']} {roman_value(match['roman'])}", text)
         text = _ROYAL.sub(self._royal, text)
-        return _ROMAN_ORDINAL.sub(lambda match: f"{roman_value(match['roman'])}.", text)
+        return _ROMAN_ORDINAL.sub(self._roman_ordinal, text)
 
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
@@ -294,6 +296,16 @@ class German(Reading):
         else:
             words = f"{'die' if is_queen else 'der'} {ordinal}"
         return f"{name} {words}{'.' if match.end() == len(match.string) else ''}"
+
+    def _roman_ordinal(self, match: re.Match[str]) -> str:
+        """Return `1.` for `I.`; one letter without an article or a known noun is an initial: `I. Kant`."""
+        last = " ".join(words_before(match, 1)).lower()
+        is_asked_for = last in _ENDING_N | _ENDING_E | _THE or _gender(word_after(match)) != ""
+        return f"{roman_value(match['roman'])}." if is_asked_for or len(match["roman"]) > 1 else match[0]
+
+    def _phone(self, match: re.Match[str]) -> str:
+        is_long = "+" in match[0] or sum(map(str.isdecimal, match[0])) >= _LEAST_PHONE_DIGITS
+        return self.groups(match) if is_long else match[0]
 
     def _ordinals(self, match: re.Match[str]) -> str:
         """Return the ordinals of a list such as `1., 2. und 3.` with one ending; a number at a sentence's end stays."""

@@ -91,7 +91,8 @@ _MONEY_BEFORE = re.compile(rf"([{_CURRENCY}]) ?({_MINUS} )?({_FIGURE})(?: ?(هز
 _DEGREES = re.compile(r" ?° ?([CF])?(?!\w)|(?<=\d) ?([℃℉])")
 _MEASURE = re.compile(rf"(?<=\d) ?({_UNIT})([²³]?)(?:/({_UNIT}))?(?!\w)")
 _POWER = re.compile(r"(?<=[^\W\d_]) ?([²³])")
-_ORDINAL = re.compile(r"(?<![\w./٫])(\d{1,15})[\u200c ]?(?:اُ?م|ُم|م)(ین)?(?![\w\u200c])")
+_ORDINAL = re.compile(r"(?<![\w./٫])(\d{1,15})(?:[\u200c ]?اُ?م|\u200c?ُ?م)(ین)?(?![\w\u200c])")
+_YEAR_OF_ERA = re.compile(r"(?<![\w./٫])(\d{3,4}) م(\.)?(?![\w\u200c])")
 _PERCENTAGE = re.compile(rf"[%٪] ?({_FIGURE})|{_START}({_FIGURE}) ?[%٪]")
 _DECIMAL = re.compile(r"(?<![\d./٫])(\d+)[./٫]([0۰]*)(\d*)(?![./٫]?\d)")
 _DOTTED = re.compile(r"(?<=\d)[.٫](?=\d)")  # in version numbers, such as 1.2.3
@@ -134,7 +135,12 @@ def _teh(match: re.Match[str]) -> str:
 
 def _abbreviation(match: re.Match[str]) -> str:
     words = _ABBREVIATIONS[match[1] if " " in match[1] else match[1].replace(".", ". ")]
-    return words + ("." if match[2] and match.end() == len(match.string) else "")
+    return words + _full_stop(match)
+
+
+def _full_stop(match: re.Match[str]) -> str:
+    """Return the full stop of an abbreviation, the second group, if it also ends the text."""
+    return "." if match[2] and match.end() == len(match.string) else ""
 
 
 def _fraction(match: re.Match[str]) -> str:
@@ -241,6 +247,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (_MONEY_BEFORE, _money),
     (_DEGREES, _degrees),
     (_MEASURE, _measure),
+    (_YEAR_OF_ERA, lambda match: f"{match[1]} میلادی{_full_stop(match)}"),
     (_ORDINAL, lambda match: f"{_nth(match[1])}{match[2] or ''}"),
     (_PERCENTAGE, lambda match: set_apart(f"{match[1] or match[2]} {_PERCENT}", match)),
     (_DECIMAL, _decimal),

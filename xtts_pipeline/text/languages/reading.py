@@ -30,9 +30,9 @@ _MINUS = re.compile(r"(?<=\d) ?- ?(?=\d{1,15}(?:,\d{1,15})? ?=)|(?<![^\s(])-(?=[
 _MINUS_AFTER_CURRENCY = re.compile(r"([€$£¥]) ?-(?=\d)")
 _RANGE_OF_UNITS = re.compile(r"(?<=[\d ][€$£%]) ?- ?(?=\d)")
 _BY = re.compile(r"(?<=\d) ?x ?(?=\d)")
-_PER = re.compile(r"(?<=[€$£¥])/(?=[^\W\d_]{3})")
 SCORE = re.compile(r"(?<![\w.,:])(\d{1,3}):(\d{1,3})(?![\w:])")
 _TWO_YEARS = re.compile(r"(?<![\w/.,])([12]\d{3})/(\d{4}|\d\d)(?![\w/.,]\d|\d)")
+_MONTH_OF_YEAR = re.compile(r"(?<![\w/.,])(0?[1-9]|1[0-2])/([12]\d{3})(?![\w/.,]\d|\d)")
 _LAST_WORDS_CHARACTERS = 60
 # A number this long without separators is a telephone number or another code.
 MIN_CODE_DIGITS = 9
@@ -168,7 +168,8 @@ class Reading(ABC):
             for pattern, replace in self.rules:
                 text = pattern.sub(replace, text)
             text = _RANGE_OF_UNITS.sub(f" {self.words.to} ", _BY.sub(" \u00d7 ", text))
-            text = _TWO_YEARS.sub(r"\1 \2", _PER.sub(f" {self.words.per} ", text))
+            text = _MONTH_OF_YEAR.sub(r"\1 \2", _TWO_YEARS.sub(r"\1 \2", text))
+            text = self._per_word.sub(f" {self.words.per} ", text)
             text = self._fraction_pattern.sub(self.fraction, _DOTTED.sub(self._dotted, text))
             text = _MINUS_AFTER_CURRENCY.sub(r"-\1", text)
             text = _MINUS.sub(f" {self.words.minus} ", text)
@@ -254,25 +255,23 @@ class Reading(ABC):
         unit_key = match["unit"] or match["currency"]
         unit = (self.words.currencies.get(unit_key) or self.words.units[unit_key]) if unit_key else None
         scale = self.words.scales[match["scale"]] if match["scale"] else None
-        low, decimals = _plain_digits(match["low"]), match["low_decimals"] or match["low_pointed"] or ""
-        if unit_key in self.words.currencies and len(decimals) == 3:
-            return self._money(unit_key, low + decimals, "00")  # $1,250
+        low, decimals = _digits(match, "low")
         if unit is not None and scale is None and match["high"] is None and _is_millions(low) and not decimals:
             low, scale = low.removesuffix("000000"), self.words.million
         if unit_key in self.words.cents and len(decimals) == 2 and scale is None and match["high"] is None:
             return self._money(unit_key, low, decimals)
         noun = scale or unit
         is_height = unit_key == "m" and scale is None and len(decimals) == 2 and decimals[0] != "0"
-        if unit is not None and is_height and len(low) <= MAX_DIGITS:
+        if unit is not None and is_height and match["high"] is None and len(low) <= MAX_DIGITS:
             return f"{self._counted(int(low), unit)} {self.cardinal(int(decimals))}"
-        words = self._amount(match, "low", low, noun)
+        words = self._amount(match, "low", low, decimals, noun)
         last, last_decimals = low, decimals
         if match["high"] is not None:
-            last = _plain_digits(match["high"])
-            last_decimals = match["high_decimals"] or match["high_pointed"] or ""
+            last, last_decimals = _digits(match, "high")
             is_years = len(low) == 4 and len(last) == 2
             is_range = is_years or (self.is_plain_number(low) and int(last) > int(low)) or noun is not None
-            words += f" {self.words.to if is_range else self.words.versus} {self._amount(match, 'high', last, noun)}"
+            words += f" {self.words.to if is_range else self.words.versus} "
+            words += self._amount(match, "high", last, last_decimals, noun)
         if noun is not None:
             is_one = self.is_one(f"{last}.{last_decimals}" if last_decimals else last)
             words += f" {noun.one if is_one else noun.many}"
@@ -280,18 +279,17 @@ class Reading(ABC):
             words += f"{self._of(unit)}{unit.many}"
         return words
 
-    def _amount(self, match: re.Match[str], end: str, digits: str, noun: Noun | None) -> str:
-        decimals, pointed = match[f"{end}_decimals"], match[f"{end}_pointed"]
+    def _amount(self, match: re.Match[str], end: str, digits: str, decimals: str, noun: Noun | None) -> str:
         is_code = len(digits) >= MIN_CODE_DIGITS and match[end].isdecimal()
         if is_code or not self.is_plain_number(digits):
             words = self.digit_by_digit(digits)
-        elif decimals or pointed:
+        elif decimals:
             words = self.cardinal(int(digits))
         else:
             words = self.cardinal(int(digits), self.form(Counted(int(digits), match, noun)))
-        if decimals or pointed:
-            mark = self.words.decimal_comma if decimals else self.words.decimal_point
-            words += f" {mark} {self.decimals(decimals or pointed)}"
+        if decimals:
+            mark = self.words.decimal_comma if match[f"{end}_decimals"] else self.words.decimal_point
+            words += f" {mark} {self.decimals(decimals)}"
         return words
 
     def _money(self, symbol: str, whole: str, decimals: str) -> str:
@@ -317,6 +315,11 @@ class Reading(ABC):
     @cached_property
     def _read_addresses(self) -> Callable[[str], str]:
         return address_reader(self.words.address_signs, self.words.address_endings)
+
+    @cached_property
+    def _per_word(self) -> re.Pattern[str]:
+        # A quantity takes its own unit: 0,289 €/kWh.
+        return re.compile(rf"(?<=[€$£¥])/(?!(?:{alternatives(self.words.units)})(?!['\w]))(?=[^\W\d_]{{3}})")
 
     @cached_property
     def _fraction_pattern(self) -> re.Pattern[str]:
@@ -399,6 +402,13 @@ def word_after(match: re.Match[str]) -> str:
 
 def _is_millions(digits: str) -> bool:
     return 7 <= len(digits) <= 9 and digits.endswith("000000")
+
+
+def _digits(match: re.Match[str], end: str) -> tuple[str, str]:
+    """Return the digits of the `low` or `high` end before and after its comma; the comma of $1,250 is for thousands."""
+    digits, decimals = _plain_digits(match[end]), match[f"{end}_decimals"] or match[f"{end}_pointed"] or ""
+    is_thousand = match["currency"] and not match["scale"] and digits != "0" and len(digits) <= 3 == len(decimals)
+    return (digits + decimals, "") if is_thousand else (digits, decimals)
 
 
 def _plain_digits(figure: str) -> str:

@@ -16,6 +16,7 @@ from xtts_pipeline.text.languages.reading import (
     roman_value,
     word_after,
     word_set,
+    words_before,
 )
 from xtts_pipeline.text.numbers import set_apart
 
@@ -278,8 +279,9 @@ class Spanish(Reading):
             form = "masculine-adjective"
         else:
             form = "masculine"
-        # Hace 30° a la sombra.
-        is_angle = masculine == "°" and number > 10 and (not noun or noun in _NOT_NOUNS)
+        # Hace 30° a la sombra; a -5° en Ávila; a 5° bajo cero; hace 8°.
+        is_temperature = noun == "bajo" or " ".join(words_before(match, 1)).lower() in ("-", "hace", "hacía", "hizo")
+        is_angle = masculine == "°" and (number > 10 or is_temperature) and (not noun or noun in _NOT_NOUNS)
         if number == 0 or is_angle:
             return match[0]
         return set_apart(f"{self.cardinal(number, f'ordinal-{form}')}{'s' if plural else ''}", match)

@@ -27,8 +27,8 @@ GPU_PRESET, CPU_PRESET = "vocoder", "vocoder-two-cores"
 def train_vocoder(debug: bool, /, cache: Path | None, configs: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Train a vocoder on a cache with stored waves.
 
-    It turns mel frames into sound. `xtts synthesize --vocoder` speaks with it. Without --config, a new run takes the
-    preset `vocoder` where there is a GPU and `vocoder-two-cores` elsewhere.
+    It turns mel frames into sound. `xtts synthesize --vocoder` speaks with it. Without --config and
+    --init-from, a new run takes the preset `vocoder` where there is a GPU and `vocoder-two-cores` elsewhere.
     """
     output = options["output"]
     is_begun = options["resume"] and output is not None and (output / CONFIG_NAME).is_file()
