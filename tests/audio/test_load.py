@@ -159,6 +159,18 @@ def test_other_containers_and_codecs_are_refused_and_nothing_is_printed(kind, su
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_flac_file_from_a_pipe_has_no_length(tmp_path):
+    source = bytearray(encode(tone(2.0), kind="FLAC"))
+    source[21] &= 0xF0
+    source[22:26] = bytes(4)  # the rest of the 36 bits that count the samples
+    (tmp_path / "clip.flac").write_bytes(source)
+    found = "the header does not say its length, as in a FLAC file from a pipe: convert it"
+    with pytest.raises(AudioError, match=f"clip: {found}"):
+        decode_wave(bytes(source), AUDIO, LIMITS, "clip")
+    with pytest.raises(AudioError, match=found):
+        read_sound_length(tmp_path / "clip.flac")
+
+
 @pytest.mark.parametrize(
     ("start", "found"),
     [

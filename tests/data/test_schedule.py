@@ -1,8 +1,12 @@
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.schema import RecordSpec
-from xtts_pipeline.data.schedule import batch_sizes, bucket_order
+from xtts_pipeline.data.schedule import batch_sizes, bucket_order, mean_batch_size
 
 
 def specs(*frames: int) -> list[RecordSpec]:
@@ -22,6 +26,14 @@ def test_batches_of_all_buckets_hold_about_as_many_frames(
     frames: tuple[int, ...], accumulation_steps: int, expected: list[int]
 ) -> None:
     assert batch_sizes(specs(*frames), 16, accumulation_steps) == expected
+
+
+def test_the_mean_batch_has_the_clips_of_an_epoch_over_its_batches(
+    tmp_path: Path, write_cache: Callable[..., Manifest]
+) -> None:
+    manifest = write_cache(tmp_path, train=60, buckets=((16, 12), (16, 24)))
+    short, long = (manifest.split_records("train", bucket) for bucket in range(2))
+    assert mean_batch_size(manifest, [8, 4]) == pytest.approx(60 / (short / 8 + long / 4))
 
 
 def test_an_epoch_has_every_batch_of_every_bucket_once() -> None:

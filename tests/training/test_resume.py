@@ -170,6 +170,21 @@ def test_a_damaged_newest_checkpoint_is_logged_and_the_one_before_it_used(
     assert read_metrics(run) == read_metrics(whole[0])
 
 
+def test_a_run_that_patience_stopped_goes_on_with_more_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def evaluate(self: TinyValidation, before_batch: Callable[[], None]) -> dict[str, float]:
+        before_batch()
+        self.evaluations += 1
+        return {"loss": float(self.evaluations)}
+
+    monkeypatch.setattr(TinyValidation, "evaluate", evaluate)
+    config = config_with(steps=20, evaluate_every=1, patience=3)
+    assert resume_and_train(tmp_path, TinySource(), config)["steps"] == 4
+    assert resume_and_train(tmp_path, TinySource(), config)["steps"] == 4
+    longer = config_with(steps=30, evaluate_every=1, patience=3)
+    ended = resume_and_train(tmp_path, TinySource(), longer, allowed=("training.steps",))
+    assert (ended["steps"], ended["stopped_early"], ended["best"]["step"]) == (7, True, 1)
+
+
 def test_a_run_whose_checkpoints_are_all_damaged_is_refused(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     run = copy(whole, tmp_path / "run")
     for folder in checkpoint_folders(run):

@@ -95,7 +95,11 @@ def test_a_setting_that_changes_the_weights_is_not_to_be_allowed(tmp_path: Path)
     assert str(refused.value).endswith(
         f"begin a new run with what fits of its weights: --init-from '{tmp_path}/a run' --output NEW"
     )
-    for kept in ({"model.dropout": (0.1, 0.2)}, {"vocoder.mel_weight": (45.0, 30.0)}):
+    # Without that weight there are no discriminators.
+    with pytest.raises(ConfigError, match=r"begin a new run"):
+        check_changes(tmp_path / "a run", {"vocoder.adversarial_weight": (0.0, 1.0)}, ())
+    kept_weights = ({"vocoder.mel_weight": (45.0, 30.0)}, {"vocoder.adversarial_weight": (1.0, 2.0)})
+    for kept in ({"model.dropout": (0.1, 0.2)}, *kept_weights):
         with pytest.raises(ConfigError, match="or add --allow-change"):
             check_changes(tmp_path / "a run", kept, ())
     with pytest.raises(ConfigError, match=r"or add --allow-change model.width --allow-change training.seed$"):

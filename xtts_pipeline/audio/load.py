@@ -5,6 +5,7 @@ Used for clips of the cache and for reference voices. NumPy, libsndfile and soxr
 
 import errno
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -38,6 +39,8 @@ CODECS = frozenset(
         *("VORBIS", "OPUS", "MPEG_LAYER_III"),
     )
 )
+# What libsndfile says of a FLAC file whose header has no length, and which it then does not read.
+UNKNOWN_SAMPLES = 2**63 - 1
 # Floating-point files may exceed full scale, but not by 24 dB.
 MAX_PEAK = 16.0
 # A sample of at least this magnitude counts as clipped. 8-bit samples reach at most 127/128.
@@ -129,7 +132,7 @@ def _decode(source: bytes, limits: LimitsConfig) -> DecodedClip:
         _check_ogg_end(source)
     try:
         with silent_decoder(), soundfile.SoundFile(_SeekableBytes(source)) as file:
-            _check_codec(file.subtype)
+            _check_file(file)
             _check_header(file.frames, file.samplerate, file.channels, limits)
             return _decode_blocks(file)
     except LIBRARY_ERRORS as error:
@@ -145,7 +148,7 @@ def read_sound_length(path: Path) -> tuple[int, int]:
         with open_regular_file(path) as source:
             _check_container(source)
         with soundfile.SoundFile(path) as file:
-            _check_codec(file.subtype)
+            _check_file(file)
             return file.frames, file.samplerate
     except (OSError, *LIBRARY_ERRORS) as error:
         raise _undecodable(error) from None
@@ -177,6 +180,13 @@ def _check_container(file: BinaryIO) -> None:
         raise AudioError(Reason.AUDIO_UNREADABLE, detail)
 
 
+def _check_file(file: soundfile.SoundFile) -> None:
+    _check_codec(file.subtype)
+    if file.frames == UNKNOWN_SAMPLES:
+        found = "the header does not say its length, as in a FLAC file from a pipe"
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"{found}: {CONVERT}")
+
+
 def _check_codec(codec: str) -> None:
     if codec not in CODECS:
         expected = "expected 8 to 32 bit, float, A-law, mu-law, Vorbis, Opus or MP3"
@@ -196,19 +206,27 @@ def _decode_plain_wav(source: bytes, header: WavHeader) -> DecodedClip:
     return DecodedClip(wave, header.sample_rate, clipped)
 
 
+def decoded_blocks(file: soundfile.SoundFile, block_samples: int) -> Iterator[np.ndarray]:
+    """Yield all samples in blocks, float32 [samples, channels]. Raises AudioError if the header promises more."""
+    read = 0
+    while len(block := file.read(block_samples, dtype="float32", always_2d=True)):
+        read += len(block)
+        yield block
+    if read < file.frames:
+        found = f"the header promises {file.frames} samples and {read} can be decoded"
+        raise AudioError(Reason.AUDIO_UNREADABLE, f"truncated, {found}")
+
+
 def _decode_blocks(file: soundfile.SoundFile) -> DecodedClip:
     """Mix the channels block by block, so that memory stays within twice the mono clip, whatever the channel count."""
     full_scale = FULL_SCALE_8_BIT if file.subtype in ("PCM_U8", "PCM_S8") else FULL_SCALE
     blocks, clipped, read = [], 0, 0
-    while len(block := file.read(BLOCK_SAMPLES, dtype="float32", always_2d=True)):
+    for block in decoded_blocks(file, BLOCK_SAMPLES):
         clipped += _clipped_samples(block, full_scale)
         read += len(block)
         # Samples that are not finite are reported with their place, not warned about here.
         with np.errstate(invalid="ignore", over="ignore"):
             blocks.append(block[:, 0] if file.channels == 1 else block.mean(axis=1, dtype=np.float32))
-    if read < file.frames:
-        found = f"the header promises {file.frames} samples and {read} can be decoded"
-        raise AudioError(Reason.AUDIO_UNREADABLE, f"truncated, {found}")
     return DecodedClip(np.concatenate(blocks), file.samplerate, clipped / (read * file.channels))
 
 

@@ -61,6 +61,12 @@ def batch_sizes(specs: Sequence[RecordSpec], batch_size: int, parts: int) -> lis
     return [frames // spec.max_mel_frames // parts * parts for spec in specs]
 
 
+def mean_batch_size(manifest: Manifest, sizes: Sequence[int]) -> float:
+    """Return the mean clips of a training batch over an epoch, whose buckets have batches of these sizes."""
+    clips = [manifest.split_records("train", bucket) for bucket in range(len(sizes))]
+    return sum(clips) / sum(found / rows for found, rows in zip(clips, sizes, strict=True))
+
+
 def unfilled_buckets(manifest: Manifest, batch_size: int, parts: int) -> Iterator[tuple[int, int, int]]:
     """Yield (bucket, training clips, batch size) of each bucket that has training clips, but fewer than one batch."""
     for bucket, rows in enumerate(batch_sizes(bucket_specs(manifest), batch_size, parts)):

@@ -12,9 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.config.schema import AugmentationConfig, Config
-from xtts_pipeline.data.batching import bucket_signatures
+from xtts_pipeline.data.batching import bucket_signatures, rows_of
 from xtts_pipeline.data.cached import CachedSource
 from xtts_pipeline.data.order import TrainingOrder
+from xtts_pipeline.data.schedule import mean_batch_size
 from xtts_pipeline.perf.timing import Throughput, measure_throughput
 
 _PYTHON_OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
@@ -58,17 +59,20 @@ class Pipeline:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes in memory beside the batches: all training records if they are kept, else the full shuffle buffer."""
+        """Bytes beside the batches: all training records if they are kept, else the full buffers of all buckets."""
         if self.is_in_memory:
             return self.source.manifest.split_bytes("train")
-        records = self.source.manifest.split_records("train", self.bucket)
-        return min(self.config.data.shuffle_records, records) * self.record_bytes
+        return sum(
+            min(self.config.data.shuffle_records, self.source.manifest.split_records("train", bucket)) * record_bytes
+            for bucket, record_bytes in enumerate(self.record_bytes)
+        )
 
     @property
-    def record_bytes(self) -> int:
-        """Mean size of a record in the bucket's shards."""
-        shards = self.source.manifest.shards_of("train", self.bucket)
-        return sum(shard.bytes for shard in shards) // max(sum(shard.records for shard in shards), 1)
+    def record_bytes(self) -> list[int]:
+        """Mean size of a training record of each bucket in its shards."""
+        manifest = self.source.manifest
+        shards = [manifest.shards_of("train", bucket) for bucket in range(manifest.bucket_count)]
+        return [sum(shard.bytes for shard in found) // max(sum(shard.records for shard in found), 1) for found in shards]
 
     def whole(self) -> tf.data.Dataset:
         """Return the whole pipeline: parsed, augmented and prefetched batches."""
@@ -151,11 +155,17 @@ def stage_costs(milliseconds: Sequence[float]) -> list[float]:
 def measure_inputs(
     source: CachedSource, config: Config, inputs: Sequence[dict[str, Any]], seconds: float
 ) -> list[float]:
-    """Return the records per second of the largest bucket's pipeline with each of these `data` settings."""
+    """Return the records per second with each of these `data` settings.
+
+    The pipeline of the largest bucket is timed. The others bring as many batches, each with its own number of records.
+    """
     pipeline, rates = Pipeline.of_largest_bucket(source, config), []
+    signatures = bucket_signatures(source.identity(), source.specs, config.training)
+    records = mean_batch_size(source.manifest, [rows_of(signature) for signature in signatures])
     for changed in inputs:
         batches = pipeline.with_data(**changed).whole()
-        rates.append(measure_throughput((pipeline.batch_size for _ in batches), seconds).records_per_second)
+        batch_rate = measure_throughput((1 for _ in batches), seconds).records_per_second
+        rates.append(records * batch_rate)
     return rates
 
 

@@ -12,6 +12,7 @@ from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batch_stream import CopiedBatchStream, open_stream
 from xtts_pipeline.data.batching import rows_of
 from xtts_pipeline.data.cached import CachedSource
+from xtts_pipeline.data.schedule import mean_batch_size
 from xtts_pipeline.data.waves import WaveSource
 from xtts_pipeline.system.runtime import NativeLog
 from xtts_pipeline.training.checkpoints.state import NetworkKind
@@ -154,9 +155,11 @@ def measure_step(log: NativeLog, source: CachedSource, config: Config, seconds: 
     except tf.errors.ResourceExhaustedError:
         return {"fits": False}
     busy = [step.busy for step in warm]
+    # The steps of all buckets take about as long, with more or fewer clips: which bucket comes is chance.
+    clips = mean_batch_size(source.manifest, [rows_of(signature) for signature in trial.signatures])
     return {
         "fits": True,
-        "examples_per_second": sum(step.rows for step in warm) / sum(busy),
+        "examples_per_second": clips * len(busy) / sum(busy),
         "step_ms": 1e3 * sorted(busy)[len(busy) // 2],
         "first_step_seconds": first.seconds,
         "steps": len(warm),

@@ -163,6 +163,9 @@ def _apply_settings(
         # Its value is that of other validation clips.
         log(f"the best evaluation so far, of step {state.best.step}, no longer counts: the next one begins anew")
         state = replace(state, best=BestEvaluation(), best_on_disk=None)
+    if changes.keys() & {"training.steps", "training.patience"}:
+        # Patience may have stopped the run, which goes on now.
+        state = replace(state, best=replace(state.best, evaluations_without=0))
     return Resumption(checkpoint, state.resumed(checkpoint.step))
 
 

@@ -138,14 +138,16 @@ def check_changes(run: Path, changes: Changes, allowed: Collection[str]) -> None
             for key, (was, now) in refused.items()
         )
         remedy = "add " + " ".join(f"--allow-change {key}" for key in refused)
-        if checkpoint_folders(run) and any(_sets_shapes(key) for key in refused):
+        if checkpoint_folders(run) and any(_sets_shapes(key, *pair) for key, pair in refused.items()):
             remedy = f"begin a new run with what fits of its weights: --init-from {shell_word(run)} --output NEW"
         raise ConfigError(f"{run}: {listed}; leave these as they were, or {remedy}")
 
 
-def _sets_shapes(key: str) -> bool:
-    """Return whether weights of another value of a setting do not fit."""
+def _sets_shapes(key: str, was: Any, now: Any) -> bool:
+    """Return whether the weights of a run with one value of a setting do not fit another value."""
     section, _, name = key.partition(".")
+    if key == "vocoder.adversarial_weight":
+        return (was == 0) != (now == 0)  # without it there are no discriminators
     if section == "vocoder":
         return name in ("width", "blocks") or name.startswith("discriminator_")
     return section == "model" and name not in ("remat", "dropout", "reference_frames")

@@ -181,14 +181,16 @@ def test_one_unusable_recording_does_not_stop_the_others(book: tuple[Path, list[
     shutil.copy(good.with_suffix(".txt"), folder / "good.txt")
     (folder / "bad.wav").write_bytes(b"RIFF")
     (folder / "bad.txt").write_text("some words")
+    shutil.copy(good, folder / f"{'long' * 62}.wav")  # its clips would have names of 258 bytes
     # What a Mac leaves beside each file.
     for name in ("._good.wav", "._good.txt"):
         (folder / name).write_bytes(b"\0\5\x16\7")
     result = xtts("segment", "--data", folder, "--output", tmp_path / "clips", "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert (report["recordings"], len(report["problems"])) == (2, 1)
+    assert (report["recordings"], len(report["problems"])) == (3, 2)
     assert "bad.wav" in report["problems"][0]
+    assert "is longer than 255 bytes a name" in report["problems"][1]
     assert {line["source"] for line in read_json_lines(tmp_path / "clips" / "clips.jsonl")} == {
         str(folder / "good.wav")
     }
@@ -201,6 +203,14 @@ def test_a_sound_of_an_unusual_rate_is_refused_in_one_line(tmp_path: Path):
     soundfile.write(tmp_path / "a.wav", np.zeros(384_000, np.float32), 384_000)
     with pytest.raises(CorpusError, match=r"a\.wav: 384000 samples a second, expected 4000 to 192000; resample it$"):
         hear(tmp_path / "a.wav")
+
+
+def test_of_a_cut_recording_nothing_is_made_up(tmp_path: Path):
+    soundfile.write(tmp_path / "a.mp3", 0.1 * np.random.default_rng(0).standard_normal(200 * 22_050), 22_050)
+    whole = (tmp_path / "a.mp3").read_bytes()
+    (tmp_path / "a.mp3").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CorpusError, match=r"a\.mp3: truncated, the header promises 44\d{5} samples and 2\d{6} can"):
+        hear(tmp_path / "a.mp3")
 
 
 @pytest.mark.parametrize(

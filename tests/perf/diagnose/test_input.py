@@ -119,6 +119,7 @@ def figures(**changed: Any) -> InputMeasurements:
         disk=DiskSpeed(None, None, 900.0),
         cores=Cores(machine=8, allowed=8, quota=None),
         record_bytes=100_000,
+        buffered_bytes_per_record=100_000,
         train_bytes=900_000_000,
         held_bytes=200_000_000,
         memory_bytes=8_000_000_000,
@@ -248,6 +249,14 @@ def test_a_step_that_waits_for_late_batches_gets_fewer_records_than_it_takes(
     ):
         monkeypatch.setattr(Pipeline, "whole", lambda _, late=late: batches(late))
         assert paced_rate(four_rows, 20, 0.01) == pytest.approx(records_per_second)
+
+
+def test_the_buffers_of_all_buckets_are_held(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:
+    manifest = write_cache(tmp_path, train=60, buckets=((16, 12), (16, 24)))
+    data = DataConfig(shuffle_records=7, cache_records=False)
+    found = Pipeline(CachedSource(tmp_path, manifest), Config(data=data), 0, 4)
+    assert found.held_bytes == 7 * sum(found.record_bytes)
+    assert found.record_bytes[0] < found.record_bytes[1]
 
 
 def test_an_oscillation_is_a_rhythm_not_a_spread() -> None:

@@ -1,10 +1,15 @@
 import math
+from types import SimpleNamespace
 
+import pytest
 import tensorflow as tf
 
 from tests.model.conftest import SPEC, random_batch
+from xtts_pipeline.config.schema import Config, TrainingConfig
+from xtts_pipeline.data.batching import rows_of, with_rows
 from xtts_pipeline.model.batch import Batch
-from xtts_pipeline.training.acoustic.validation import finite_mean, mean_losses
+from xtts_pipeline.training.acoustic import validation
+from xtts_pipeline.training.acoustic.validation import AcousticValidation, finite_mean, mean_losses
 
 
 def losses_of(*results: tuple[float, float]) -> dict[str, float]:
@@ -38,6 +43,26 @@ def test_a_batch_that_is_not_finite_is_left_out_and_counted() -> None:
 def test_clips_that_cannot_be_aligned_have_no_loss() -> None:
     assert losses_of((0.0, 0.0), (2.0, 10.0))["loss"] == 2.0
     assert math.isnan(losses_of((0.0, 0.0))["loss"])
+
+
+def test_no_more_rows_are_evaluated_at_once_than_a_part_of_a_training_batch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+
+    def evaluate_step(_network: object, _config: object, signatures: list[Batch]) -> SimpleNamespace:
+        rows.extend(rows_of(signature) for signature in signatures)
+        return SimpleNamespace(compiled=SimpleNamespace(functions=[]))
+
+    monkeypatch.setattr(validation, "EvaluateStep", evaluate_step)
+    config = Config(training=TrainingConfig(batch_size=8, accumulation_steps=4, sample_every_evaluations=None))
+    source = SimpleNamespace(
+        validation_clips=5,
+        validation_sentences=lambda signature: signature,
+        manifest=SimpleNamespace(audio=config.audio, symbols=("a", "b")),
+    )
+    monitor = SimpleNamespace(watch=lambda *_, **__: None)
+    signatures = [with_rows(random_batch(SPEC, (4,), (7,)), count) for count in (12, 8)]
+    AcousticValidation(source, config, None, signatures, monitor)  # type: ignore[arg-type]
+    assert rows == [3, 2]
 
 
 def test_one_bad_clip_does_not_hide_the_distortion_of_the_others() -> None:

@@ -25,8 +25,8 @@ from xtts_pipeline.corpus.segment.cut import (
     cut_untranscribed,
 )
 from xtts_pipeline.corpus.segment.reference import speak_reference
-from xtts_pipeline.corpus.segment.speech import hear
-from xtts_pipeline.corpus.sounds import APPLE_DOUBLE, SOUND_SUFFIXES, UNREAD_SUFFIXES
+from xtts_pipeline.corpus.segment.speech import MAX_HZ, hear
+from xtts_pipeline.corpus.sounds import APPLE_DOUBLE, SOUND_SUFFIXES, UNREAD_SUFFIXES, path_problem
 from xtts_pipeline.errors import CorpusError, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -179,12 +179,15 @@ def segment_corpus(
 
 def _cut(recording: Recording, language: str, max_seconds: float, encoding: str) -> tuple[list[CutClip], int, str]:
     """Return all clips of a recording, its sample rate, and what is wrong if its transcript does not fit."""
+    first = f"{recording.id}-0001.wav"
+    if problem := path_problem(first):
+        raise CorpusError(f"{recording.sound}: its clips would be named {first}, which {problem}; rename the recording")
     speech, rate = hear(recording.sound)
     if recording.transcript is None:
         return cut_untranscribed(speech, max_seconds), rate, ""
     where = f"{recording.transcript}"
     text = _read_text(recording.transcript, language, encoding)
-    reference = speak_reference(text, language, rate / 2)
+    reference = speak_reference(text, language, min(MAX_HZ, rate / 2))
     seconds = len(speech.mels) * float(np.median(np.diff(speech.frame_seconds))) if len(speech.mels) > 1 else 0.0
     if seconds < MIN_SPEECH_SECONDS or not len(reference.mels):
         found = f"{seconds:.1f} s of speech and {len(reference.words)} words"

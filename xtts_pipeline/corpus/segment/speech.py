@@ -11,7 +11,7 @@ import soundfile
 from scipy.ndimage import uniform_filter1d
 
 from xtts_pipeline.audio.filterbank import mel_filterbank
-from xtts_pipeline.audio.load import LIBRARY_ERRORS, MAX_PEAK, read_sound_length
+from xtts_pipeline.audio.load import LIBRARY_ERRORS, MAX_PEAK, decoded_blocks, read_sound_length
 from xtts_pipeline.audio.mel import frame_energies_db, log_mel
 from xtts_pipeline.config.schema import MAX_SAMPLE_RATE, MIN_SAMPLE_RATE, AudioConfig
 from xtts_pipeline.errors import AudioError, CorpusError, Reason
@@ -102,10 +102,10 @@ def hear(path: Path) -> tuple[RecordedSpeech, int]:
         hop_samples = hop_length(rate)
         block_samples = hop_samples * HOPS_PER_SECOND * BLOCK_SECONDS
         # The last hop of a block is centred at the first sample of the next one.
-        with silent_decoder():
+        with silent_decoder(), soundfile.SoundFile(path) as file:
             mels = [
                 mel_hops(_mono(block), rate)[: max(1, len(block) // hop_samples)]
-                for block in soundfile.blocks(path, block_samples, dtype="float32", always_2d=True)
+                for block in decoded_blocks(file, block_samples)
             ]
     except AudioError as error:  # says what is expected
         raise CorpusError(f"{path}: {error}") from None

@@ -49,6 +49,7 @@ class InputMeasurements(NamedTuple):
     disk: DiskSpeed
     cores: Cores
     record_bytes: int
+    buffered_bytes_per_record: int
     train_bytes: int
     held_bytes: int
     memory_bytes: int
@@ -242,7 +243,7 @@ def _judge_memory(figures: InputMeasurements) -> Judgement:
         setting = Setting("cache_records", value=False)
         finding = f"the training records, which are kept, take {taken}"
         return Judgement(Verdict("too much in memory", finding, f"set {setting}"), setting)
-    fitting = max(int(MOST_MEMORY_SHARE / 2 * figures.memory_bytes / figures.record_bytes), 1)
+    fitting = max(int(MOST_MEMORY_SHARE / 2 * figures.memory_bytes / figures.buffered_bytes_per_record), 1)
     setting = Setting("shuffle_records", fitting)
     return Judgement(Verdict("shuffle too large", f"the buffer takes {taken}", f"set {setting}"), setting)
 
@@ -289,8 +290,8 @@ def paced_rate(pipeline: Pipeline, batches: int, step_seconds: float) -> float:
 def _measure(trial: Trial, pipeline: Pipeline, batches: int) -> InputMeasurements:
     times = [trial.take_step() for _ in range(_STEPS)]
     warm = [time for time in times if not time.is_compiling] or times
-    # The median, because other programs may disturb one of few steps.
-    step_rate = float(np.median([time.rows / time.busy for time in warm]))
+    # The median, because other programs may disturb one of few steps. The steps of all buckets take about as long.
+    step_rate = pipeline.batch_size / float(np.median([time.busy for time in warm]))
     first, *later = pipeline.batch_waits(batches)
     milliseconds = 1e3 * np.array(later)
     rate, oscillation = pipeline.batch_size / float(np.mean(later)), find_oscillation(later)
@@ -317,7 +318,8 @@ def _measure(trial: Trial, pipeline: Pipeline, batches: int) -> InputMeasurement
         oscillation=oscillation,
         disk=measure_disk(pipeline.source.shard_paths(pipeline.bucket), _DISK_BYTES),
         cores=usable_cores(),
-        record_bytes=pipeline.record_bytes,
+        record_bytes=pipeline.record_bytes[pipeline.bucket],
+        buffered_bytes_per_record=sum(pipeline.record_bytes),
         train_bytes=pipeline.source.manifest.split_bytes("train"),
         held_bytes=pipeline.held_bytes,
         memory_bytes=memory_limit_bytes(),

@@ -116,10 +116,10 @@ class AcousticValidation(Validation):
         """
         super().__init__(config.training, distribution)
         self._source = source
-        # A device has memory for its share of a training batch, so for no more rows here.
-        replicas = distribution.replicas
+        # A device has memory for a part of a training batch, so for no more rows here.
+        parts = distribution.replicas * config.training.accumulation_steps
         signatures = self._signatures = [
-            with_rows(signature, signature.tokens.shape[0] // replicas) for signature in signatures
+            with_rows(signature, signature.tokens.shape[0] // parts) for signature in signatures
         ]
         self._evaluate_step = EvaluateStep(network, config.training, signatures)
         monitor.watch(*self._evaluate_step.compiled.functions, calls=self._evaluate_step.compiled)
