@@ -37,6 +37,14 @@ def test_a_trial_waits_for_a_step_once_the_next_one_has_begun(monkeypatch: pytes
     assert running.step.told == ["begin 0", "begin 1", "wait 0", "begin 2", "wait 1"]
 
 
+def test_a_step_on_a_batch_at_hand_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = trial_on(CopiedBatchStream(iter(()), int, lambda: 0.0), monkeypatch)
+    for number in range(2):
+        running.run(number)
+    running.batches.close()
+    assert running.step.told == ["begin 0", "wait 0", "begin 1", "wait 1"]
+
+
 def test_where_copies_wait_for_the_device_a_trial_does_not_and_their_wait_is_computation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -105,20 +105,21 @@ def test_with_accumulation_one_part_of_the_batch_must_fit(manifest: Manifest) ->
     with pytest.raises(
         ConfigError, match=r"set training.batch_size=9 or auto, or keep it and set training.accumulation_steps=4 "
     ):
-        check_memory(manifest, config, room_for(manifest, config, 3))
+        check_memory(manifest, config, room_for(manifest, settings(12, accumulation_steps=4), 3))
 
 
-@pytest.mark.parametrize(("rows", "shares"), [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2)])
-def test_the_accumulation_that_is_advised_fits(manifest: Manifest, rows: int, shares: int) -> None:
-    room = room_for(manifest, settings(1152, accumulation_steps=2), rows)
-    config = settings(1152)
+@pytest.mark.parametrize(("rows", "shares", "devices"), [(1, 1, 1), (3, 1, 1), (1, 2, 2), (2, 2, 2), (5, 1, 5)])
+def test_the_accumulation_that_is_advised_fits(manifest: Manifest, rows: int, shares: int, devices: int) -> None:
+    room = room_for(manifest, settings(1_440, accumulation_steps=1_440 // (rows * shares)), rows)
     with pytest.raises(ConfigError) as refused:
-        check_memory(manifest, config, room, shares)
+        check_memory(manifest, settings(1_440), room, shares, devices)
+    fitting = re.search(r"set training.batch_size=(\d+) or auto", str(refused.value))
+    assert fitting is None or int(fitting[1]) % devices == 0
     advised = re.search(r"keep it and set training.accumulation_steps=(\d+) ", str(refused.value))
     assert advised is not None
     parts = int(advised[1])
-    assert 1152 % (parts * shares) == 0
-    check_memory(manifest, settings(1152, accumulation_steps=parts), room, shares)
+    assert 1_440 % (parts * devices) == 0
+    check_memory(manifest, settings(1_440, accumulation_steps=parts), room, shares, devices)
 
 
 def test_features_that_are_kept_count(manifest: Manifest) -> None:
@@ -227,6 +228,8 @@ def test_cached_records_and_the_shuffle_buffer_are_counted(manifest: Manifest) -
     record = 2 * 24 * manifest.audio.mel_bins + 4 * 16
     assert both - shuffled == 10 * record
     assert kept - shuffled == manifest.split_bytes("train") - 10 * record
+    four, ten = (training_memory(manifest, Config(data=DataConfig(prefetch_buffer_size=count))) for count in (4, 10))
+    assert ten.row_bytes - four.row_bytes == 6 * record
 
 
 def test_the_available_memory_is_the_gpu_s_or_without_one_the_machine_s(monkeypatch: pytest.MonkeyPatch) -> None:

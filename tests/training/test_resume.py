@@ -234,6 +234,14 @@ def test_a_changed_order_of_clips_starts_the_next_epoch(
     assert logged[0] == f"{key} changed: going on with epoch 5, from its beginning"
 
 
+def test_a_step_that_was_due_for_a_report_is_reported_in_another_order_of_clips(tmp_path: Path) -> None:
+    with pytest.raises(InterruptedRunError, match="interrupted after step 3"):
+        resume_and_train(tmp_path, TinySource(), interruption=AskedAtCheck(2))
+    resume_and_train(tmp_path, TinySource(), config_with(seed=7), allowed=("training.seed",))
+    (line,) = (line for line in read_metrics(tmp_path) if line["step"] == 3)
+    assert line["loss"] is not None
+
+
 def test_fewer_steps_than_done_are_refused_and_more_steps_continue(
     whole: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

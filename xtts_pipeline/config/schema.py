@@ -306,7 +306,8 @@ class TrainingConfig(Section):
     reference_dropout: Share = 0.2
     voice_change: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     aligned_by_step: Count = 3_000
-    log_every: Count = 10
+    # A checkpoint holds the metrics of each step since the last report.
+    log_every: Annotated[int, Field(ge=1, le=100_000)] = 10
     evaluate_every: Count = 500
     save_every: Count | Annotated[str, Field(pattern=MINUTES)] = 500
     keep_checkpoints: Count = 3

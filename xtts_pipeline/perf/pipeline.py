@@ -71,8 +71,9 @@ class Pipeline:
     def record_bytes(self) -> list[int]:
         """Mean size of a training record of each bucket in its shards."""
         manifest = self.source.manifest
-        shards = [manifest.shards_of("train", bucket) for bucket in range(manifest.bucket_count)]
-        return [sum(shard.bytes for shard in found) // max(sum(shard.records for shard in found), 1) for found in shards]
+        buckets = range(manifest.bucket_count)
+        sizes = [sum(shard.bytes for shard in manifest.shards_of("train", bucket)) for bucket in buckets]
+        return [size // max(manifest.split_records("train", bucket), 1) for bucket, size in enumerate(sizes)]
 
     def whole(self) -> tf.data.Dataset:
         """Return the whole pipeline: parsed, augmented and prefetched batches."""

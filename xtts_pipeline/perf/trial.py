@@ -108,19 +108,19 @@ class Trial:
         return cls(source, config, monitor, network)
 
     def take_step(self) -> StepTime:
-        """Fetch a batch and run the step on it."""
+        """Fetch a batch and run the step on it; a GPU has work at any time, as in training. Raises as `run` does."""
         started = time.perf_counter()
         batch = next(self.batches)
-        taken, wait = self.run(batch, started), self.batches.wait_seconds
+        taken = self._check(time_step(self.step, batch, started, await_device=self._await_device))
+        wait = self.batches.wait_seconds
         # The rest of the time until the batch came: its copy waited for the device.
         return taken._replace(wait=wait, busy=taken.seconds - wait)
 
-    def run(self, batch: Any, started: float | None = None) -> StepTime:
-        """Run the step on a batch. A GPU has work at any time, as in training.
+    def run(self, batch: Any) -> StepTime:
+        """Run the step on a batch and wait for its end. Raises TrainingError if strict and anything is traced again."""
+        return self._check(time_step(self.step, batch))
 
-        Raises TrainingError if strict and anything is traced again.
-        """
-        taken = time_step(self.step, batch, started, await_device=self._await_device)
+    def _check(self, taken: StepTime) -> StepTime:
         self._steps += 1
         self.monitor.check(self._steps)
         return taken

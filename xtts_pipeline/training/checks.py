@@ -3,7 +3,7 @@
 The estimate of the memory itself is in monitoring/memory_estimate.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
@@ -147,17 +147,24 @@ def training_memory(manifest: Manifest, config: Config) -> MemoryEstimate:
     """Return the estimated memory of a training on the cache. Its batch size may still be `auto`."""
     symbols = Tokenizer(manifest.symbols, config.text.blank).symbol_count
     sizes = NetworkSizes(record_spec(manifest), symbols, len(manifest.speakers), len(manifest.languages))
-    return estimate_memory(
-        config, sizes, bucket_specs(manifest), is_gpu=has_gpu(), data_bytes=_data_bytes(manifest, config)
+    is_gpu = has_gpu()
+    estimate = estimate_memory(
+        config, sizes, bucket_specs(manifest), is_gpu=is_gpu, data_bytes=_data_bytes(manifest, config)
     )
+    if is_gpu:
+        return estimate
+    # Batches that wait in memory have the rows of all parts.
+    asked = 0 if config.data.prefetch_buffer_size == "auto" else config.data.prefetch_buffer_size
+    waiting = max(PIPELINE_BATCHES, asked) * config.training.accumulation_steps * _record_bytes(record_spec(manifest))
+    return replace(estimate, row_bytes=estimate.row_bytes + waiting)
 
 
 def check_memory(
-    manifest: Manifest, config: Config, available: AvailableMemory | None, shares: int = 1
+    manifest: Manifest, config: Config, available: AvailableMemory | None, shares: int = 1, devices: int = 1
 ) -> tuple[int, str]:
     """Return the estimated bytes of the training, and a line that compares them with the available memory.
 
-    A batch that `shares` devices split, each with memory of its own, must fit in parts.
+    A batch that `devices` split must fit in `shares` parts, each in memory of its own: 1 if they share the memory.
     Raises ConfigError with a batch size that fits, unless `training.check_memory` is off or `training.autotune`
     measures the memory instead.
     """
@@ -172,9 +179,9 @@ def check_memory(
     room = f"{_gigabytes(available.bytes)} of {available.where} available"
     if needed > available.bytes and training.check_memory and not training.autotune:
         text += f" ({_gigabytes(batch)} for the batch, {_gigabytes(rest)} for the rest)"
-        parts = training.accumulation_steps * shares
-        fitting = _largest_trainable_batch(manifest, estimate.most_rows(available.bytes) * parts, parts)
-        remedy = _remedy(fitting, _parts_that_fit(manifest, config, available, shares))
+        most = estimate.most_rows(available.bytes) * training.accumulation_steps * shares
+        fitting = _largest_trainable_batch(manifest, most, training.accumulation_steps * devices)
+        remedy = _remedy(fitting, _parts_that_fit(manifest, config, available, shares, devices))
         raise ConfigError(
             f"training.batch_size={training.batch_size}: {text}, but {room}; {remedy} "
             "(training.check_memory=false goes on)"
@@ -226,16 +233,18 @@ def _largest_trainable_batch(manifest: Manifest, most: int, parts: int) -> int |
     return next((size for size in range(largest, 0, -parts) if is_filled(manifest, size, parts)), None)
 
 
-def _parts_that_fit(manifest: Manifest, config: Config, available: AvailableMemory, shares: int) -> int | None:
+def _parts_that_fit(
+    manifest: Manifest, config: Config, available: AvailableMemory, shares: int, devices: int
+) -> int | None:
     """Return the least number of accumulation steps with which the batch fits, or None.
 
     Accumulation takes memory of its own: two more gradients.
     """
-    rows = config.training.clips_per_batch // shares
-    for parts in range(config.training.accumulation_steps + 1, rows + 1):
-        if rows % parts == 0:
+    rows = config.training.clips_per_batch
+    for parts in range(config.training.accumulation_steps + 1, rows // devices + 1):
+        if rows % (parts * devices) == 0:
             estimate = training_memory(manifest, config.with_settings("training", accumulation_steps=parts))
-            if estimate.total_bytes(rows // parts) <= available.bytes:
+            if estimate.total_bytes(rows // (parts * shares)) <= available.bytes:
                 return parts
     return None
 
@@ -248,21 +257,16 @@ def _remedy(fitting: int | None, parts: int | None) -> str:
 
 
 def _data_bytes(manifest: Manifest, config: Config) -> int:
-    """Return the bytes that the input pipeline holds: records cached or in the shuffle buffer, and batches ahead."""
-    data, training = config.data, config.training
-    specs = bucket_specs(manifest)
-    rows = 1 if training.batch_size == "auto" else training.batch_size
-    asked = 0 if data.prefetch_buffer_size == "auto" else data.prefetch_buffer_size
-    ahead = max(PIPELINE_BATCHES, asked) * rows * _record_bytes(specs[-1])
+    """Return the bytes of the records that the input pipeline holds: all of them, or those of its shuffle buffers."""
+    data = config.data
     if data.cache_features:
-        return manifest.split_bytes("train") + manifest.split_bytes("val") + ahead
+        return manifest.split_bytes("train") + manifest.split_bytes("val")
     if manifest.is_kept_in_memory(data):
-        return manifest.split_bytes("train") + ahead
-    buffered = (
+        return manifest.split_bytes("train")
+    return sum(
         min(data.shuffle_records, manifest.split_records("train", bucket)) * _record_bytes(spec)
-        for bucket, spec in enumerate(specs)
+        for bucket, spec in enumerate(bucket_specs(manifest))
     )
-    return sum(buffered) + ahead
 
 
 def _record_bytes(spec: RecordSpec) -> int:

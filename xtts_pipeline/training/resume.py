@@ -155,9 +155,8 @@ def _apply_settings(
         )
     changed_order = sorted(_ORDER_KEYS & changes.keys())
     if changed_order:
-        # The window's steps belong to the old order, in which their clips can no longer be looked up.
         position = StreamPosition(state.position.epoch + 1, 0)
-        state = replace(state, records=records, position=position, window=())
+        state = replace(state, records=records, position=position, window=state.window_without_clips)
         log(f"{', '.join(changed_order)} changed: going on with epoch {position.epoch}, from its beginning")
     if RECORDS_KEY in changes and state.best.step:
         # Its value is that of other validation clips.

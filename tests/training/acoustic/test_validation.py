@@ -45,7 +45,7 @@ def test_clips_that_cannot_be_aligned_have_no_loss() -> None:
     assert math.isnan(losses_of((0.0, 0.0))["loss"])
 
 
-def test_no_more_rows_are_evaluated_at_once_than_a_part_of_a_training_batch_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_rows_are_evaluated_at_once_as_a_part_of_a_batch_has(monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[int] = []
 
     def evaluate_step(_network: object, _config: object, signatures: list[Batch]) -> SimpleNamespace:

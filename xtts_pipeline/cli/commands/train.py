@@ -343,7 +343,9 @@ def _print_plan(plan: RunPlan) -> int | None:
         with reaching_stores(plan.data):
             lines = describe_crops(plan.data, plan.manifest, plan.config)
     else:
-        needed, memory_text = check_memory(plan.manifest, plan.config, available_memory(), plan.memory_shares)
+        needed, memory_text = check_memory(
+            plan.manifest, plan.config, available_memory(), plan.memory_shares, plan.batch_shares
+        )
         lines = [*describe_batches(plan.manifest, plan.config, plan.batch_shares), f"memory: {memory_text}"]
     if not plan.is_chief:
         return needed

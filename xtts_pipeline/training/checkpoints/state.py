@@ -151,8 +151,12 @@ class RunState:
         if self.batch_rows in ((), batch_rows):
             return replace(self, batch_rows=batch_rows)
         position = StreamPosition(self.position.epoch + 1, 0) if self.position.batch else self.position
-        # The clips of the window's steps cannot be found in the new order.
-        return replace(self, batch_rows=batch_rows, position=position, window=())
+        return replace(self, batch_rows=batch_rows, position=position, window=self.window_without_clips)
+
+    @property
+    def window_without_clips(self) -> tuple[tuple[float | None, ...], ...]:
+        """The open window for another order of clips, in which those of its skipped steps cannot be looked up."""
+        return tuple(row for row in self.window if not row[-1])
 
     @property
     def is_last_update_finite(self) -> bool:
@@ -161,11 +165,10 @@ class RunState:
 
     def rolled_back(self, later: "RunState") -> "RunState":
         """Return the state to go back to from a later one of the run, whose clips and batches it keeps."""
-        # Skipped steps of the window are recorded already, and their clips cannot be looked up any more.
-        kept = tuple(row for row in self.window if not row[-1])
+        # Skipped steps of the window are recorded already.
         return replace(
             self,
-            window=kept,
+            window=self.window_without_clips,
             records=later.records,
             batch_rows=later.batch_rows,
             resumed_at_steps=later.resumed_at_steps,
