@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -71,6 +72,33 @@ def test_a_client_that_sends_no_later_event_is_left() -> None:
     ):
         client.sendall(DESCRIBE)
         assert b'"info"' in all_received(client)
+
+
+def is_held(port: int, client_port: int) -> bool:
+    """Return whether a process has the server's end of a connection open."""
+    ends = [f"0100007F:{number:04X}" for number in (port, client_port)]
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()]
+    return any(row[1:3] == ends and row[9] != "0" for row in rows)
+
+
+def test_a_client_that_does_not_read_its_speech_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(connections, "BEGIN_SECONDS", 0.05)
+    voice = GatedVoice(100_000)
+    voice.gate.release(100_000)
+    body = b'{"input": "abc", "response_format": "pcm"}'
+    head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    asked = f"{head}Content-Type: application/json\r\n\r\n".encode() + body
+    with running({"gated": voice}, max_seconds=0.5) as server:
+        capsys.readouterr()
+        with socket.create_connection(("127.0.0.1", server.http_port), timeout=60.0) as client:
+            client.sendall(asked)
+            ports = server.http_port, client.getsockname()[1]
+            assert is_held(*ports)
+            wait_until(lambda: server.metric("xtts_requests_total", protocol="http", outcome="cut") == 1.0)
+            wait_until(lambda: not is_held(*ports))
+        assert capsys.readouterr().err == ""
 
 
 def test_a_client_may_wait_before_a_later_event(served: tuple[Running, GatedVoice]) -> None:

@@ -122,6 +122,15 @@ def test_chunks_without_a_character_reach_the_limit(server: Running) -> None:
     assert "over 200 characters" in Error.from_event(events[0]).text
 
 
+@pytest.mark.parametrize("text", ["你好。 one two. three", "one. 你好。 three", "one two. 你好"])
+def test_a_sentence_with_nothing_to_speak_is_left_out_of_a_text_in_chunks(server: Running, text: str) -> None:
+    messages = [SynthesizeStart(), *map(SynthesizeChunk, text), SynthesizeStop()]
+    events = talk(server, messages, "synthesize-stopped")
+    kinds = [event.type for event in events]
+    assert (kinds[0], kinds[-2:]) == ("audio-start", ["audio-stop", "synthesize-stopped"])
+    assert "error" not in kinds
+
+
 def test_nothing_to_say_in_chunks_ends_without_sound(server: Running) -> None:
     events = talk(server, [SynthesizeStart(), SynthesizeChunk(" "), SynthesizeStop()], "synthesize-stopped")
     assert [SynthesizeStopped.is_type(event.type) for event in events] == [True]

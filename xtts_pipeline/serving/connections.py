@@ -46,13 +46,17 @@ class TimedHttp(H11Protocol):
 
     def _close_if_idle(self, last: object) -> None:
         """Close the connection if its last request is still `last`, which was answered when we last looked."""
+        if self.transport.is_closing():
+            # It waits for a client that does not read, for ever.
+            self.transport.abort()
         # Before the first request `cycle` is None.
-        if not getattr(self.cycle, "response_complete", True):
+        elif not getattr(self.cycle, "response_complete", True):
             self._look_later(None)
         elif self.cycle is not last:
             self._look_later(self.cycle)
         else:
             self.transport.close()
+            self._look_later(last)
 
 
 class LoopFaults:

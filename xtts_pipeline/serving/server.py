@@ -138,12 +138,17 @@ def _say_where(names: list[str], sockets: list[socket.socket]) -> None:
     echo_line(f"serving {', '.join(names)} at {' and '.join(places)}; Ctrl-C stops")
 
 
+# So uvicorn calls a speech that ends at --max-seconds, which the metrics count.
+_CUT = "ASGI callable returned without completing response."
+
+
 class _LineHandler(logging.Handler):
     """Writes each warning of uvicorn as one line on stderr, without its traceback."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
-        echo_line(f"{record.levelname.lower()}: {first_line_of(record.getMessage())}")
+        if record.getMessage() != _CUT:
+            echo_line(f"{record.levelname.lower()}: {first_line_of(record.getMessage())}")
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from wyoming.tts import (
 
 from xtts_pipeline import __version__
 from xtts_pipeline.audio.save import BYTES_PER_SAMPLE, clip_to_int16
-from xtts_pipeline.errors import XttsError
+from xtts_pipeline.errors import Reason, TextError, XttsError
 from xtts_pipeline.serving import connections
 from xtts_pipeline.serving.http_api import Service
 from xtts_pipeline.serving.orders import RequestError
@@ -87,6 +87,8 @@ class _Connection:
         self._voice: SynthesizeVoice | None = None
         # A text that failed is None until it ends, and is not spoken again.
         self._text: str | None = None
+        # Why a sentence of the text was left out.
+        self._left_out: TextError | None = None
         self._split_length = 0
         self._is_in_chunks = False
         self._characters = 0
@@ -115,7 +117,7 @@ class _Connection:
             await self._write(self._describe())
         elif SynthesizeStart.is_type(event.type):
             self._voice, self._text = _read_message(SynthesizeStart, event).voice, ""
-            self._characters = self._split_length = 0
+            self._left_out, self._characters, self._split_length = None, 0, 0
             self._is_in_chunks = True
         elif SynthesizeChunk.is_type(event.type) and self._text is not None:
             await self._take(_read_message(SynthesizeChunk, event).text)
@@ -144,14 +146,16 @@ class _Connection:
         self._text = rest + text[len(text.rstrip()) :]
         self._split_length = len(self._text)
         for sentence in complete:
-            await self._speak(sentence, pause_seconds(sentence))
+            await self._speak_sentence(sentence, pause_seconds(sentence))
 
     async def _finish(self) -> None:
         rest, self._text, self._is_in_chunks = self._text, None, False
         try:
-            if rest and rest.strip():
-                await self._speak(rest)
             if rest is not None:
+                if rest.strip():
+                    await self._speak_sentence(rest)
+                if self._left_out is not None and not self._is_speaking:
+                    raise self._left_out
                 self._count("200")
         except XttsError as error:
             await self._report(error)
@@ -162,6 +166,15 @@ class _Connection:
         status = str(error.status if isinstance(error, RequestError) else 400)
         self._count(status)
         await self._write(Error(" ".join(str(error).split()), status))
+
+    async def _speak_sentence(self, sentence: str, pause: float = 0.0) -> None:
+        """Speak a sentence; one without anything to speak is left out, as from a whole text."""
+        try:
+            await self._speak(sentence, pause)
+        except TextError as error:
+            if error.reason != Reason.EMPTY_TEXT:
+                raise
+            self._left_out = error
 
     async def _speak(self, text: str, pause: float = 0.0) -> None:
         order = self._service.voices.order(text, *self._names())
