@@ -224,6 +224,14 @@ def test_an_open_quote_swallows_no_other_row(tmp_path: Path) -> None:
     assert [(r.where, r.reason) for r in corpus.rejections] == [("m.csv:2", Reason.BAD_ROW)]
 
 
+def test_a_quote_that_closes_before_its_field_ends_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(b"")
+    (tmp_path / "m.csv").write_text('audio;text\na.wav;"Come!" she said\na.wav;"""Come!"" she said"\n')
+    corpus = read_corpus(tmp_path / "m.csv")
+    assert [utterance.text for utterance in corpus.utterances] == ['"Come!" she said']
+    assert "quote the whole field, and double the quotes within it" in corpus.rejections[0].detail
+
+
 @pytest.mark.parametrize("header", [b"audio,text,\x00", b"audio,text,\xff", b"audio,text," + b"x" * 5_000 + b"\x00"])
 def test_a_table_whose_header_cannot_be_read_is_no_table(tmp_path: Path, header: bytes) -> None:
     (tmp_path / "a.wav").write_bytes(b"")

@@ -46,7 +46,6 @@ from xtts_pipeline.cache.format.shards import (
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_record, record_starts
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import CacheConfig, Config, TextConfig, show_value
-from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import CacheError, Reason, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
@@ -205,11 +204,8 @@ def _rejections(
 def _index_of(
     sources: Sequence[SourceCache], kept: Sequence[UtteranceEntry], rejections: Sequence[Rejection], text: TextConfig
 ) -> CorpusIndex:
-    readings = [
-        source.manifest.readings or tuple(map(ReadOptions, source.manifest.layout.split("+"))) for source in sources
-    ]
     return CorpusIndex(
-        readings=tuple(itertools.chain(*readings)),
+        readings=tuple(itertools.chain(*(source.manifest.all_readings for source in sources))),
         roots=(),
         rows=(),
         rejections=(),

@@ -109,6 +109,8 @@ def _detect(source: Path, shown: Path, readers: Sequence[Layout], options: ReadO
     for folder in folders_of(source):
         try:
             layouts[folder.name] = _layout_of(folder, readers, options)
+        except OSError:  # a folder of others, such as lost+found
+            continue
         except CorpusError as problem:
             problems.append(problem)
     inner = [printable(name) for name, layout in layouts.items() if layout]

@@ -95,8 +95,8 @@ def sample_lines(path: Path, encoding: str = "") -> list[str]:
 def sample_fields(path: Path, header: TableHeader, encoding: str = "") -> list[list[str]]:
     """Return the fields of some rows from the table's beginning, whatever their number."""
     lines = [line for line in sample_lines(path, encoding)[header.first_row - 1 :] if line.strip()][:SAMPLE_ROWS]
-    rows = [_fields(line.rstrip("\r"), header) or [] for line in lines]
-    return [fields for fields in rows if any(map(str.strip, fields))]
+    rows = [_fields(line.rstrip("\r"), header) for line in lines]
+    return [fields for fields in rows if not isinstance(fields, str) and any(map(str.strip, fields))]
 
 
 def by_split(tables: Sequence[Path]) -> list[Path]:
@@ -127,10 +127,8 @@ def read_table(path: Path, rows: RowCollector, header: TableHeader) -> Iterator[
     columns, least = header.columns, header.least_fields or len(header.columns)
     for where, line in read_lines(path, rows.root, rows, first=header.first_row):
         fields = _fields(line, header)
-        if fields is None:
-            found = f"a quote is not closed on its line, or a field is over {csv.field_size_limit()} characters"
-            detail = f"{found}; one row is one line: remove line breaks within quotes"
-            rows.reject(where, Reason.BAD_ROW, detail, line[:80])
+        if isinstance(fields, str):
+            rows.reject(where, Reason.BAD_ROW, fields, line[:80])
         elif not any(map(str.strip, fields)):
             continue  # Spreadsheets write empty rows, with more or fewer fields than the others.
         elif not least <= len(fields) <= len(columns):
@@ -150,14 +148,17 @@ def _expected(header: TableHeader) -> str:
     return " or ".join(header.delimiter.join(columns[:count]) for count in range(least, len(columns) + 1))
 
 
-def _fields(line: str, header: TableHeader) -> list[str] | None:
-    """Return the fields of a row, or None if its quotes do not match."""
+def _fields(line: str, header: TableHeader) -> list[str] | str:
+    """Return the fields of a row, or what is wrong with its quotes."""
     if header.delimiter not in QUOTED:
         return line.split(header.delimiter)
     try:
         fields = next(csv.reader([line], delimiter=header.delimiter, strict=True))
-    except csv.Error:
-        return None
+    except csv.Error as error:
+        if "expected after" in str(error):
+            return "a quote closes before the end of its field; quote the whole field, and double the quotes within it"
+        found = f"a quote is not closed on its line, or a field is over {csv.field_size_limit()} characters"
+        return f"{found}; one row is one line: remove line breaks within quotes"
     if header.takes_rest and len(fields) > len(header.columns):
         last = len(header.columns) - 1
         fields[last:] = [header.delimiter.join(fields[last:])]

@@ -1,6 +1,8 @@
 """Buckets in a build: each record is in the smallest shape that holds it; nothing else changes."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -32,7 +34,8 @@ from xtts_pipeline.cli.commands.verify_cache import verify
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import read_corpus
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.corpus.utterance import Rejection
+from xtts_pipeline.errors import CacheError, Reason
 
 PAIRS = ((24, 22), (32, 28), (40, 80))
 BUCKETS = make_config(f"data.buckets={json.dumps(PAIRS)}")
@@ -277,6 +280,22 @@ def test_auto_uses_one_shape_for_few_clips(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "none", ONE_SHAPE)
     build(data, tmp_path / "auto", AUTO)
     assert cache_bytes(tmp_path / "none") == cache_bytes(tmp_path / "auto")
+
+
+def test_a_sound_that_cannot_be_reached_is_rejected_alone(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = Path.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if path.name == "clip-003.wav":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return stat(path, **options)
+
+    config = make_config()
+    index = index_corpora([read_corpus(data, ReadOptions("ljspeech"))], config)
+    monkeypatch.setattr(Path, "stat", refuse)
+    rejected = [found for found in judge_rows(index, config) if isinstance(found, Rejection)]
+    assert [(found.id, found.reason) for found in rejected] == [("clip-003", Reason.AUDIO_UNREADABLE)]
+    assert rejected[0].detail == "wavs/clip-003.wav: cannot be read (Permission denied)"
 
 
 def test_the_lengths_of_a_cut_mp3_are_read_in_silence(data: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.damage import flip_bit
+from xtts_pipeline.cache.format import manifest as module
 from xtts_pipeline.cache.format.manifest import (
     Counts,
     FileEntry,
@@ -69,6 +70,15 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
     manifest = make_manifest()
     (tmp_path / "manifest.json").write_bytes(manifest_bytes(manifest))
     assert load_manifest(tmp_path) == manifest
+
+
+def test_a_manifest_that_could_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_MANIFEST_BYTES", 10_000)
+    left_out = tuple(f"clip-{number:06d}" for number in range(1_000))
+    reasons = {"audio_missing": 1, "excluded": 1_000}
+    many = replace(make_manifest(), counts=Counts(1_004, 3, 1_001), rejected_by_reason=reasons, excluded=left_out)
+    with pytest.raises(CacheError, match=r"1000 ids that are left out, expected at most 10000; leave out fewer clips"):
+        manifest_bytes(many)
 
 
 def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:

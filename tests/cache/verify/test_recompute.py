@@ -182,6 +182,21 @@ def test_clips_of_a_merged_cache_from_another_corpus_are_left_out(tmp_path: Path
     assert (report.sampled, report.problems) == (12, ())
 
 
+def test_each_corpus_of_a_merged_cache_is_read_in_its_own_layout(tmp_path: Path) -> None:
+    build(write_corpus(tmp_path / "data", 6), tmp_path / "data-cache")
+    other = tmp_path / "other"
+    shutil.copytree(tmp_path / "data" / "wavs", other / "clips")
+    rows = [line.split("|") for line in (tmp_path / "data" / "metadata.csv").read_text().splitlines()]
+    lines = [f"clips/{row[0]}.wav,{row[-1]},other-{row[0]}" for row in rows]
+    (other / "list.csv").write_text("\n".join(["file,text,id", *lines]) + "\n")
+    build(other, tmp_path / "other-cache")
+    done = xtts("cache", "merge", *(tmp_path / name for name in ("data-cache", "other-cache", "cache")))
+    assert done.exit_code == 0, done.output
+    for corpus in ("data", "other"):
+        report = verify(tmp_path / "cache", level="deep", data=tmp_path / corpus, sample=24, repair=False, jobs=1)
+        assert (report.sampled, report.problems) == (6, ())
+
+
 def test_a_lost_validation_clip_is_named(root: Path) -> None:
     """The clip came from this corpus, like every clip of the cache."""
     lines = (root / "data" / "metadata.csv").read_text().splitlines(keepends=True)

@@ -13,6 +13,7 @@ from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.cli.commands.benchmark import BenchmarkSuite
 from xtts_pipeline.config.schema import Config
+from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError, StepError
 from xtts_pipeline.perf.benchmark.naive import write_shard
 from xtts_pipeline.perf.benchmark.preprocess import measure_preprocess
@@ -43,6 +44,14 @@ def test_preprocess_needs_a_corpus_or_a_cache(tmp_path: Path):
     with pytest.raises(ConfigError, match="give --data DIR"):
         BenchmarkSuite(cache=tmp_path / "none", output=tmp_path / "out", **NOTHING).run("preprocess")
     assert not (tmp_path / "out").exists()
+
+
+def test_options_of_a_corpus_need_a_corpus(tmp_path: Path, write_cache: WriteCache):
+    write_cache(tmp_path / "cache")
+    with pytest.raises(ConfigError, match="found options of a corpus without one; give --data DIR"):
+        BenchmarkSuite(cache=tmp_path / "cache", output=tmp_path / "out", reading=ReadOptions("vctk"), **NOTHING).run(
+            "preprocess"
+        )
 
 
 def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path, write_cache: WriteCache):

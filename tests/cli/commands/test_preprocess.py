@@ -184,6 +184,17 @@ def test_too_many_rejected_rows_end_with_1_and_a_complete_cache(data: Path, tmp_
     assert (content["shards_written"], content["max_rejected"], content["is_over_max_rejected"]) == (0, 0.1, False)
 
 
+def test_a_changed_setting_that_keeps_the_shards_does_not_say_that_they_were_written_anew(
+    data: Path, tmp_path: Path
+) -> None:
+    kept, anew = "cache.records_per_shard", "audio.floor"
+    assert run(data, tmp_path / "cache").returncode == 0
+    for key, value, end in ((kept, "7", "the config 7"), (anew, "1e-4", "all shards were written anew")):
+        content = report(run(data, tmp_path / "cache", "--set", f"{key}={value}", "--json"))
+        (line,) = (line for line in content["warnings"] if line.startswith(f"changed setting: {key}"))  # type: ignore[union-attr]
+        assert line.endswith(end)
+
+
 def test_a_wrong_transcript_shows_as_a_warning_with_its_id(tmp_path: Path) -> None:
     data = write_corpus(tmp_path / "data", 30)
     write_clip(data, "clip-004", seconds=0.5)

@@ -68,6 +68,12 @@ def test_wyoming_has_no_token_and_serves_other_machines_of_a_trusted_network_onl
         assert "cannot listen" in refusal(*words)
 
 
+def test_a_port_of_a_protocol_that_is_not_served_is_refused(run: Path) -> None:
+    assert "--wyoming-port 10300: the protocol is not served; add --wyoming" in refusal(
+        "--voice", run, "--wyoming-port", "10300"
+    )
+
+
 def test_voices_have_names_of_their_own(run: Path, tmp_path: Path) -> None:
     assert "two voices have the same name" in refusal("--voice", run, "--voice", f"tiny={run}")
     assert "no checkpoint here" in refusal("--voice", f"other={tmp_path}")

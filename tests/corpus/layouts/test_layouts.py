@@ -1,6 +1,8 @@
 """Each layout is detected and read to the last row."""
 
+import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -272,6 +274,20 @@ def test_a_folder_with_something_else_is_named(tmp_path: Path, files: dict[str, 
     with pytest.raises(CorpusError, match=message) as raised:
         read_corpus(write(tmp_path, files))
     assert "\n" not in str(raised.value)
+
+
+def test_a_folder_without_access_hides_no_corpus_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"corpus/metadata.csv": "a|b\n", "corpus/wavs/a.wav": "", "lost+found/x": ""})
+    list_folder = Path.iterdir
+
+    def refuse(folder: Path) -> Iterator[Path]:
+        if folder.name == "lost+found":
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return list_folder(folder)
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(CorpusError, match="ljspeech corpus in its folder corpus/; pass that"):
+        read_corpus(tmp_path)
 
 
 def test_no_such_folder(tmp_path: Path) -> None:

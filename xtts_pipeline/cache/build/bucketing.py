@@ -15,7 +15,7 @@ from xtts_pipeline.cache.build.plan import CorpusIndex, reading_order
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.receipts import load_receipt, source_stat
 from xtts_pipeline.cache.build.shapes import auto_buckets
-from xtts_pipeline.cache.build.workers import check_mel_length
+from xtts_pipeline.cache.build.workers import check_mel_length, check_source
 from xtts_pipeline.cache.format.manifest import find_manifest, fingerprint
 from xtts_pipeline.config.schema import AudioConfig, Bucket, Config, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection
@@ -107,10 +107,7 @@ def rejections_of(index: CorpusIndex, verdicts: Sequence[RowLengths | Rejection]
 
 
 def _read_lengths(path: Path, tokens: int, audio: AudioConfig, name: str) -> RowLengths:
-    if source_stat(path) is None:  # opening a pipe would block
-        if path.exists():
-            raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: not a regular file; expected a sound file")
-        raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file")
+    check_source(path, source_stat(path), name)  # opening a pipe would block
     try:
         samples, rate = read_sound_length(path)
     except AudioError as error:

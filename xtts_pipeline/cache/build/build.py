@@ -159,7 +159,7 @@ def _kept_clips(folder: Path) -> Iterator[tuple[str, str, int]]:
 
 
 def changed_settings(folder: Path, config: Config, index: CorpusIndex) -> Iterator[str]:
-    """Yield one line for each setting that prevents reuse of the existing cache."""
+    """Yield one line for each setting, and each list of names, that is not that of the existing cache."""
     if (manifest := find_manifest(folder)) is None:
         return
     yield from config_differences(manifest, config, CACHE_SECTIONS)

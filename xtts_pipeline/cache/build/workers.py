@@ -293,7 +293,7 @@ def check_mel_length(frames: int, limits: LimitsConfig, name: str) -> None:
 def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, name: str) -> bytes:
     """Return a sound file's bytes.
 
-    Raises AudioError if the file is missing or too large for a clip, CacheError if the machine fails.
+    Raises AudioError if the file is too large for a clip, and as `check_source` does.
     """
     most = int(limits.max_seconds * _MAX_BYTES_PER_SECOND) + _HEADER_ALLOWANCE_BYTES
     if source is not None and source.bytes > most:
@@ -301,11 +301,23 @@ def read_source(path: Path, source: SourceStat | None, limits: LimitsConfig, nam
         raise AudioError(
             Reason.AUDIO_TOO_LONG, f"{name}: {source.bytes} bytes, more than any clip within {limit} takes ({most})"
         )
-    try:
-        if source is not None:
-            return path.read_bytes()
-        path.stat()
+    check_source(path, source, name)
+    with _explained_read(path, name):
+        return path.read_bytes()
+
+
+def check_source(path: Path, source: SourceStat | None, name: str) -> None:
+    """Raise AudioError if a sound file is missing, unreadable or no regular file, CacheError if the machine fails."""
+    if source is None:
+        with _explained_read(path, name):
+            path.stat()
         raise AudioError(Reason.AUDIO_UNREADABLE, f"{name}: not a regular file; expected a sound file")
+
+
+@contextmanager
+def _explained_read(path: Path, name: str) -> Iterator[None]:
+    try:
+        yield
     except (FileNotFoundError, NotADirectoryError):
         raise AudioError(Reason.AUDIO_MISSING, f"{name}: no such file") from None
     except OSError as error:

@@ -28,7 +28,7 @@ from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
 _strict = dataclass(frozen=True, slots=True, config=STRICT)
 Entry = TypeVar("Entry")
 
-MAX_LISTING_BYTES = 4 << 30
+MAX_LISTING_BYTES = 64 << 30
 _EXPONENT = re.compile(rb":-?[0-9.]+e")
 
 

@@ -43,7 +43,8 @@ REJECTED_NAME = "rejected.jsonl"
 MEASURES = ("seconds", "frames", "tokens")
 RECORD_SECTIONS = ("audio", "text", "limits")  # the settings that change a record
 CACHE_SECTIONS = (*RECORD_SECTIONS, "cache")  # and those that lay records out
-MAX_MANIFEST_BYTES = 64 << 20
+# Six million ids that are left out take 128 MiB.
+MAX_MANIFEST_BYTES = 128 << 20
 # Limit of `data.cache_records: auto`: not much more than the shuffle buffer takes otherwise.
 SMALL_BYTES = 512 << 20
 
@@ -135,9 +136,14 @@ class Manifest:
     excluded: tuple[str, ...] = ()
 
     @property
+    def all_readings(self) -> tuple[ReadOptions, ...]:
+        """How each corpus was read."""
+        return self.readings or tuple(map(ReadOptions, self.layout.split("+")))
+
+    @property
     def first_reading(self) -> ReadOptions:
         """How the first corpus was read."""
-        return self.readings[0] if self.readings else ReadOptions(self.layout.partition("+")[0])
+        return self.all_readings[0]
 
     @property
     def has_several_corpora(self) -> bool:
@@ -334,7 +340,7 @@ def cache_settings(manifest: Manifest) -> dict[str, dict[str, object]]:
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """Return the exact content of manifest.json."""
+    """Return the exact content of manifest.json. Raises CacheError for one that is too large to be read again."""
     content = _MANIFEST.dump_python(manifest, mode="json")
     if not manifest.buckets:  # the bytes of a cache of one shape never had these keys
         for shard in content["shards"]:
@@ -344,7 +350,11 @@ def manifest_bytes(manifest: Manifest) -> bytes:
     for key in ("buckets", "mels_from", "readings", "excluded"):
         if not content[key]:
             del content[key]
-    return seal_json(content)
+    data = seal_json(content)
+    if len(data) > MAX_MANIFEST_BYTES:
+        found = f"found {len(data)} bytes, with {len(manifest.excluded)} ids that are left out"
+        raise CacheError(f"{MANIFEST_NAME}: {found}, expected at most {MAX_MANIFEST_BYTES}; leave out fewer clips")
+    return data
 
 
 def load_manifest(folder: Path) -> Manifest:

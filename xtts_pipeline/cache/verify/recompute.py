@@ -5,6 +5,7 @@ Uses the writer's own functions, so that the two cannot diverge.
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from xtts_pipeline.config.languages import find_language
 from xtts_pipeline.config.schema import AudioConfig, Config, DataConfig
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.utterance import Corpus
-from xtts_pipeline.errors import CacheError
+from xtts_pipeline.errors import CacheError, CorpusError
 
 # One float16 step at the log-mel floor: the rounding difference between processors.
 MEL_TOLERANCE = 2.0**-7
@@ -47,7 +48,7 @@ def check_sources(folder: Path, data: Path, sample: int) -> tuple[int, tuple[Pro
     that this one lacks are left out. Raises CorpusError if the corpus cannot be read.
     """
     manifest = load_manifest(folder)
-    corpus = read_corpus(data, manifest.first_reading, manifest.text.language)
+    corpus = _read_one_of(data, manifest)
     entries = _entries_of(folder, manifest, corpus)
     entries.sort(key=lambda entry: hashlib.sha256(f"{manifest.fingerprint}:{entry.id}".encode()).digest())
     del entries[sample:]
@@ -139,6 +140,15 @@ def _remove_file(path: Path) -> None:
     """Remove anything but a folder, which the build refuses by name."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
+
+
+def _read_one_of(data: Path, manifest: Manifest) -> Corpus:
+    """Return the corpus, read as the first of the cache's corpora that it can be read as."""
+    *others, last = manifest.all_readings
+    for reading in others:
+        with suppress(CorpusError):
+            return read_corpus(data, reading, manifest.text.language)
+    return read_corpus(data, last, manifest.text.language)
 
 
 def _entries_of(folder: Path, manifest: Manifest, corpus: Corpus) -> list[UtteranceEntry]:

@@ -30,7 +30,7 @@ from xtts_pipeline.cli.options import (
 from xtts_pipeline.cli.run_options import config_options
 from xtts_pipeline.config.load import load_config
 from xtts_pipeline.config.schema import Config
-from xtts_pipeline.corpus.options import ReadOptions
+from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.errors import ConfigError, output_errors
 from xtts_pipeline.perf.benchmark.clips import Clip, copy_corpus, read_examples, write_clips
 from xtts_pipeline.perf.benchmark.preprocess import measure_preprocess
@@ -139,7 +139,7 @@ def benchmark_all(debug: bool, /, as_json: bool, **options: Any) -> None:
 class BenchmarkSuite:
     """The benchmarks, with the options of the command.
 
-    data: the corpus, for `preprocess` and `input`; reading: how it is read, by default as it was for the cache.
+    data: the corpus, for `preprocess` and `input`; reading: how it is read; None: as it was for the cache.
     clips, rounds: None for the number in `CLIPS` and `ROUNDS`.
     seconds: the duration of each measurement, for `input`.
     """
@@ -161,6 +161,8 @@ class BenchmarkSuite:
         Raises CacheError for a cache that cannot be trained on, CorpusError for a corpus that is not the cache's,
         ConfigError for settings that contradict the cache, OutputError for a folder that is not empty.
         """
+        if self.data is None and self.reading not in (None, AUTO):
+            raise ConfigError("benchmark preprocess: found options of a corpus without one; give --data DIR")
         needs_cache = names != ("preprocess",)
         if self.data is None and not (self.cache / MANIFEST_NAME).is_file() and not needs_cache:
             raise ConfigError(

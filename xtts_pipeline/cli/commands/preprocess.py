@@ -95,7 +95,8 @@ class PreprocessReport:
     def warnings(self) -> list[str]:
         """What the user should check, one line each."""
         changes, manifest = self.build.settings_changed, self.build.manifest
-        warnings = [f"changed setting: {change}; all shards were written anew" for change in changes]
+        anew = "" if self.build.shards_reused else "; all shards were written anew"
+        warnings = [f"changed setting: {change}{anew}" for change in changes]
         if not manifest.cache.store_waves and any(change.startswith("cache.store_waves:") for change in changes):
             warnings.append("the stored waves are gone; --set cache.store_waves=true writes them again")
         if manifest.cache.validation_share and manifest.split_records("train") and not manifest.split_records("val"):

@@ -22,6 +22,7 @@ MODULES = ("prometheus_client", "starlette", "uvicorn", "wyoming")
 MIN_TOKEN_CHARACTERS, MAX_TOKEN_BYTES = 16, 4_096
 # OpenAI's own limit.
 MAX_CHARACTERS = 4_096
+WYOMING_PORT = 10_200
 _NAMED = re.compile(r"(?P<name>[\w.-]+)=(?P<path>.+)", re.DOTALL)
 
 
@@ -58,9 +59,7 @@ class NamedVoicePath(RunPath):
     "--token-file", type=FOLDER, help=f"File with the token of clients, {MIN_TOKEN_CHARACTERS} characters up."
 )
 @click.option("--wyoming", is_flag=True, help="Serve the Wyoming protocol as well, for Home Assistant.")
-@click.option(
-    "--wyoming-port", type=click.IntRange(0, 65_535), default=10_200, show_default=True, help="Port of --wyoming."
-)
+@click.option("--wyoming-port", type=click.IntRange(0, 65_535), help=f"Port of --wyoming.  [default: {WYOMING_PORT}]")
 @click.option("--trust-network", is_flag=True, help="Allow --wyoming, which has no token, at another --host.")
 @click.option(
     "--batch",
@@ -85,7 +84,7 @@ def serve(
     port: int,
     token_file: Path | None,
     wyoming: bool,
-    wyoming_port: int,
+    wyoming_port: int | None,
     trust_network: bool,
     batch: int,
     max_requests: int,
@@ -98,6 +97,11 @@ def serve(
     table = dict(voices)
     if len(table) < len(voices):
         raise ConfigError("--voice: two voices have the same name; name one as in --voice other=PATH")
+    if wyoming_port is not None and not wyoming:
+        raise ConfigError(
+            f"--wyoming-port {wyoming_port}: the protocol is not served; add --wyoming, or leave this out"
+        )
+    wyoming_port = WYOMING_PORT if wyoming_port is None else wyoming_port
     token = None if token_file is None else _read_token(token_file)
     if not _is_loopback(host):
         if token is None:

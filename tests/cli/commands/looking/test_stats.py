@@ -259,6 +259,11 @@ def test_symbols_that_are_no_tokens_are_marked(root: Path) -> None:
     assert report.unused == ("7",)
 
 
+def test_symbols_of_a_cache_are_those_of_its_own_settings(root: Path) -> None:
+    with pytest.raises(ConfigError, match=r"text.lowercase is False, the cache was made with True; leave it out"):
+        count_symbols(None, root / "cache", make_config("text.lowercase=false"))
+
+
 def test_a_wrong_language_is_a_warning_on_stderr(root: Path) -> None:
     result = xtts("stats", "--data", root / "data", "--symbols", "--set", "text.language=russian", "--json")
     remedy = "add --set text.language=en, or another code for these letters"

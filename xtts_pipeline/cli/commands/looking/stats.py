@@ -339,6 +339,7 @@ def count_symbols(data: Path | None, cache: Path | None, config: Config, reading
         assert cache is not None  # noqa: S101 (for the type checker; the check is above)
         with reaching_stores(cache):
             manifest = load_manifest(cache)
+            _overlaid_limits(cache, manifest, config)  # refuses other settings
             rows = list(read_utterances(cache, manifest.files[UTTERANCES_NAME].bytes))
         text, known = manifest.text, manifest.symbols
     symbols = symbol_counts(rows, known)
