@@ -74,9 +74,14 @@ def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_manifest_that_could_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_MANIFEST_BYTES", 10_000)
-    left_out = tuple(f"clip-{number:06d}" for number in range(1_000))
-    reasons = {"audio_missing": 1, "excluded": 1_000}
-    many = replace(make_manifest(), counts=Counts(1_004, 3, 1_001), rejected_by_reason=reasons, excluded=left_out)
+    made, left_out = make_manifest(), tuple(f"clip-{number:06d}" for number in range(1_000))
+    many = replace(
+        made,
+        counts=Counts(1_004, 3, 1_001),
+        rejected_by_reason={"audio_missing": 1, "excluded": 1_000},
+        excluded=left_out,
+        files={**made.files, "rejected.jsonl": FileEntry(100_000, CHECKSUM)},
+    )
     with pytest.raises(CacheError, match=r"1000 ids that are left out, expected at most 10000; leave out fewer clips"):
         manifest_bytes(many)
 
