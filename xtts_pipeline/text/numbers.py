@@ -45,14 +45,18 @@ def expand_numbers(text: str, language: str) -> str:
     pattern = _COMMA_NUMBER if _COMMA_IS_DECIMAL.fullmatch(primary) else _POINT_NUMBER
 
     def spoken(match: re.Match[str]) -> str:
-        whole = "".join(str(int(digit)) for digit in match["whole"] if digit.isdecimal())
-        decimals = "".join(str(int(digit)) for digit in match["decimals"] or "")
+        whole, decimals = plain_digits(match["whole"]), plain_digits(match["decimals"] or "")
         words = _number_words(f"{whole}.{decimals}" if decimals else whole, tag if tag in _NUM2WORDS_CODES else primary)
         if words is None:
             return match[0]
         return words if primary in _WITHOUT_SPACES else set_apart(words, match)
 
     return pattern.sub(spoken, text)
+
+
+def plain_digits(figure: str) -> str:
+    """Return the digits of a figure of any script as 0 to 9, without all else."""
+    return "".join(str(int(character)) for character in figure if character.isdecimal())
 
 
 def has_number_words(primary: str) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from xtts_pipeline.text.languages.reading import (
+    DATE,
     FEMININE,
     MASCULINE,
     ROMAN,
@@ -56,7 +57,6 @@ _MONTHS = (
     "décembre",
 )
 _FIRST_OF_MONTH = re.compile(rf"(?<![\w.,/-])1(?= (?:{'|'.join(_MONTHS)})(?!\w))")
-_DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
 _SHORT_DATE = re.compile(r"(?:(?<=[Ll]e )|(?<=[Dd]u )|(?<=[Aa]u ))(\d{1,2})/(\d{1,2})(?![\w/]|[.,]\d)")
 _TIME_RANGE = re.compile(r"(?<=[\dh:]\d\d)-(?=\d{1,2}[h:]\d\d)|(?<=\dh) ?- ?(?=\d{1,2} ?h)")
 _TIME = re.compile(
@@ -171,7 +171,7 @@ class French(Reading):
     def rules(self) -> Iterable[Rule]:
         """Return the rules of dates, times, ordinals and telephone numbers."""
         return (
-            (_DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
+            (DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
             (_SHORT_DATE, lambda match: self.read_date(match, match[1], match[2], None)),
             (_PHONE, self._phone),
             (_EUROS_CENTS, r",\1 €"),

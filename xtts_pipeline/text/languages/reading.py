@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from xtts_pipeline.text.languages.addresses import address_reader
-from xtts_pipeline.text.numbers import MAX_DIGITS, set_apart, spell
+from xtts_pipeline.text.numbers import MAX_DIGITS, plain_digits, set_apart, spell
 
 Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str] | str]
 
@@ -30,6 +30,7 @@ _MINUS = re.compile(r"(?<=\d) ?- ?(?=\d{1,15}(?:,\d{1,15})? ?=)|(?<![^\s(])-(?=[
 _MINUS_AFTER_CURRENCY = re.compile(r"([€$£¥]) ?-(?=\d)")
 _RANGE_OF_UNITS = re.compile(r"(?<=[\d ][€$£%]) ?- ?(?=\d)")
 _BY = re.compile(r"(?<=\d) ?x ?(?=\d)")
+DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
 SCORE = re.compile(r"(?<![\w.,:])(\d{1,3}):(\d{1,3})(?![\w:])")
 _TWO_YEARS = re.compile(r"(?<![\w/.,])([12]\d{3})/(\d{4}|\d\d)(?![\w/.,]\d|\d)")
 _MONTH_OF_YEAR = re.compile(r"(?<![\w/.,])(0?[1-9]|1[0-2])/([12]\d{3})(?![\w/.,]\d|\d)")
@@ -406,10 +407,6 @@ def _is_millions(digits: str) -> bool:
 
 def _digits(match: re.Match[str], end: str) -> tuple[str, str]:
     """Return the digits of the `low` or `high` end before and after its comma; the comma of $1,250 is for thousands."""
-    digits, decimals = _plain_digits(match[end]), match[f"{end}_decimals"] or match[f"{end}_pointed"] or ""
+    digits, decimals = plain_digits(match[end]), match[f"{end}_decimals"] or match[f"{end}_pointed"] or ""
     is_thousand = match["currency"] and not match["scale"] and digits != "0" and len(digits) <= 3 == len(decimals)
     return (digits + decimals, "") if is_thousand else (digits, decimals)
-
-
-def _plain_digits(figure: str) -> str:
-    return "".join(str(int(character)) for character in figure if character.isdecimal())

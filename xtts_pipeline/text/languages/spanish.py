@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from xtts_pipeline.text.languages.reading import (
+    DATE,
     FEMININE,
     MASCULINE,
     ROMAN,
@@ -58,7 +59,6 @@ _MONTHS = (
     "noviembre",
     "diciembre",
 )
-_DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
 _SHORT_DATE = re.compile(r"(?:(?<=[Ee]l )|(?<=[Dd]el )|(?<=[Aa]l ))(\d{1,2})/(\d{1,2})(?![\w/]|[.,]\d)")
 _HALF_OF_DAY = r"(?: ?([ap])\. ?m\.?| ?([ap])m)"
 _TIME_RANGE = re.compile(r"(?<=:\d\d) ?- ?(?=\d{1,2}:\d\d)")
@@ -183,7 +183,7 @@ class Spanish(Reading):
     def rules(self) -> Iterable[Rule]:
         """Return the rules of dates, times, ordinals and telephone numbers."""
         return (
-            (_DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
+            (DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
             (_SHORT_DATE, lambda match: self.read_date(match, match[1], match[2], None)),
             (_PHONE, self.groups),
             (_CALLED_PHONE, self.groups),
