@@ -23,10 +23,10 @@ help: ## list these targets
 install: $(INSTALLED) ## make .venv with the package and its development tools
 
 demo: $(INSTALLED) ## run the main job on a small spoken corpus, or on DATA=path/to/LJSpeech-1.1
-	$(BIN)/xtts demo --output $(OUTPUT) $(if $(DATA),--data "$(DATA)") $(if $(STEPS),--steps $(STEPS))
+	$(BIN)/xtts demo --output "$(OUTPUT)" $(if $(DATA),--data "$(DATA)") $(if $(STEPS),--steps $(STEPS))
 
 pictures: $(INSTALLED) ## make the pictures of README and docs from the demo, which it runs if needed; needs Chromium
-	$(BIN)/python benchmarks/pictures.py --demo $(OUTPUT)
+	$(BIN)/python benchmarks/pictures.py --demo "$(OUTPUT)"
 
 test: $(INSTALLED) ## run the tests, but for those marked slow, as many at once as there are cores, three at most
 	$(BIN)/python -m pytest $(AT_ONCE)

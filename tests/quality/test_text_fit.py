@@ -23,5 +23,10 @@ def test_a_wrong_text_fits_worst_for_any_number_of_processes(monkeypatch):
 
     assert set(np.argsort(fits)[:2]) == {7, 11}
     np.testing.assert_array_equal(text_fits(texts, cepstra, jobs=2), fits)
+    # Smaller batches change nothing; what is too long for any has the median.
+    monkeypatch.setattr("xtts_pipeline.quality.text_fit.MOST_CELLS", 90 * 22)
+    np.testing.assert_allclose(text_fits(texts, cepstra), fits, rtol=1e-5)
+    long = text_fits([*texts, "a" * 100], [*cepstra, np.zeros((200, CEPSTRA), np.float16)])
+    assert long[-1] == np.median(long[:-1])
     # No path leads through a long text in a few steps.
     assert text_fits(texts, [cepstra[0][:2], *cepstra[1:]])[0] == pytest.approx(fits.min() - 1.0, abs=0.5)

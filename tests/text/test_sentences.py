@@ -243,6 +243,9 @@ def test_strange_text_takes_no_long_time(text):
     [
         ("It ends.", SENTENCE_PAUSE_SECONDS),
         ('"It ends!")', SENTENCE_PAUSE_SECONDS),
+        ("\u201eEs endet.\u201c", SENTENCE_PAUSE_SECONDS),
+        ("\u00ab Non. \u00bb", SENTENCE_PAUSE_SECONDS),
+        ("\u00bbGut,\u00ab", CLAUSE_PAUSE_SECONDS),
         ("\u306f\u3044\u3002", SENTENCE_PAUSE_SECONDS),
         ("so\u2026", SENTENCE_PAUSE_SECONDS),
         ("and then,", CLAUSE_PAUSE_SECONDS),

@@ -31,9 +31,10 @@ from xtts_pipeline.cache.format.manifest import (
     bucket_specs,
     cache_settings,
     fingerprint,
+    is_file_of,
     manifest_bytes,
 )
-from xtts_pipeline.cache.format.problems import verify_command
+from xtts_pipeline.cache.format.problems import damaged_file, verify_command
 from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of, padded_wave, wave_fields, without_padding
 from xtts_pipeline.cache.format.shards import (
     WAVE_PREFIX,
@@ -112,6 +113,7 @@ def compose_cache(
         lines = [
             line for name, rows in _lay_out(members, first.cache).items() for line in writer.write_shard(name, rows)
         ]
+        _check_files(sources, chosen)
         files = {}
         for name, content in ((UTTERANCES_NAME, lines), (REJECTED_NAME, [row.to_json() for row in rejections])):
             with (folder / name).open("wb") as file:
@@ -123,6 +125,19 @@ def compose_cache(
             manifest = replace(manifest, mels_from=first.mels_from, fingerprint=known_as)
         (folder / MANIFEST_NAME).write_bytes(manifest_bytes(manifest))
     return manifest
+
+
+def _check_files(sources: Sequence[SourceCache], chosen: Sequence[tuple[SourceCache, UtteranceEntry]]) -> None:
+    """Raise CacheError unless the files with the chosen utterances have the bytes that their manifests say.
+
+    Padded records of another build are as large, and whole.
+    """
+    for source in sources:
+        shards = {entry.shard for owner, entry in chosen if owner is source}
+        needed = {UTTERANCES_NAME, REJECTED_NAME, *shards, *(f"{WAVE_PREFIX}{shard}" for shard in shards)}
+        for name, entry in source.manifest.all_files.items():
+            if name in needed and not is_file_of(source.folder / name, entry):
+                raise damaged_file(source.folder, name)
 
 
 def _check_settings(sources: Sequence[SourceCache]) -> None:

@@ -75,13 +75,22 @@ def _read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
 
 
 def add_clip(
-    rows: RowCollector, speaker: str, stem: str, audio: str, transcript: str | None, expected: str, split: str = ""
+    rows: RowCollector,
+    speaker: str,
+    stem: str,
+    audio: str,
+    transcript: str | None,
+    expected: str,
+    split: str = "",
+    *,
+    is_id: bool = False,
 ) -> None:
     """Add the row of a clip, or reject it without a transcript: `expected` is the path where one was looked for.
 
-    The id is the stem, behind the speaker if the stem does not begin with it: two speakers may both have a clip 001.
+    The id is the stem, unless it `is_id` behind the speaker if it does not begin with it: two speakers may both have a
+    clip 001.
     """
-    row_id = stem if speaker == DEFAULT_SPEAKER or stem.startswith(speaker) else f"{speaker}/{stem}"
+    row_id = stem if is_id or speaker == DEFAULT_SPEAKER or stem.startswith(speaker) else f"{speaker}/{stem}"
     if transcript is None:
         rows.reject(audio, Reason.BAD_ROW, f"the sound has no transcript; expected {expected}", row_id)
         return

@@ -50,6 +50,7 @@ class CachedSource(Source):
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         super().__init__(folder, manifest)
         self._content, self._seen = manifest_bytes(manifest), tuple[int, ...]()
+        self._readers: dict[int, RecordReader] = {}
 
     def clip_voices(self) -> Iterable[tuple[str, str]]:
         """Return speaker and language of each utterance of the cache."""
@@ -117,7 +118,7 @@ class CachedSource(Source):
         With `rows` they are read one by one, since the order of record numbers is known without reading.
         """
         if order.rows is not None:
-            read, workers = RecordReader(self.shard_paths(order.bucket)).read, parallel_calls(order.config.data)
+            read, workers = self._record_reader(order.bucket).read, parallel_calls(order.config.data)
             return self.record_numbers(order).map(read, num_parallel_calls=workers, deterministic=True)
         names, buffer_bytes = self._paths(order.bucket), self._buffer_bytes
         return order.elements(lambda shard, _epoch: shard_records(tf.gather(names, shard), buffer_bytes))
@@ -139,9 +140,15 @@ class CachedSource(Source):
 
     def bucket_left_out(self, order: TrainingOrder) -> list[str]:
         """Return the ids of the clips that no batch of the position's epoch holds."""
-        read = RecordReader(self.shard_paths(order.bucket)).read
+        read = self._record_reader(order.bucket).read
         records = order.left_out(self._number_reader(order.bucket)).map(read)
         return [str(decode_example(record.numpy(), self.specs[order.bucket])["id"]) for record in records]
+
+    def _record_reader(self, bucket: int) -> "RecordReader":
+        """Return the bucket's only reader: making one goes through all of its files."""
+        if bucket not in self._readers:
+            self._readers[bucket] = RecordReader(self.shard_paths(bucket))
+        return self._readers[bucket]
 
     @property
     def wait_advice(self) -> str:

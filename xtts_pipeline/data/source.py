@@ -31,6 +31,7 @@ _UNREADABLE = (
     tf.errors.FailedPreconditionError,
     tf.errors.InvalidArgumentError,
     tf.errors.NotFoundError,
+    tf.errors.UnknownError,  # what a failing disk is to TensorFlow
     # Raised for an object store that is unreachable or refuses access.
     tf.errors.AbortedError,
     tf.errors.DeadlineExceededError,
@@ -81,8 +82,8 @@ class Source(ABC):
             counts = {speaker: Counter[str]() for speaker in manifest.speakers}
             for speaker, language in self.clip_voices():
                 counts[speaker][language] += 1
-            if all(counts.values()):
-                spoken = tuple(max(sorted(each), key=each.__getitem__) for each in counts.values())
+            first = manifest.languages[0]  # of a speaker without a kept clip
+            spoken = tuple(max(sorted(each), key=each.__getitem__, default=first) for each in counts.values())
         names = manifest.symbols, manifest.speakers, manifest.languages
         return CacheIdentity(manifest.fingerprint, record_spec(manifest), *names, spoken)
 
@@ -244,6 +245,10 @@ class Source(ABC):
         try:
             yield
         except _UNREADABLE as error:
+            raise self.explain(error) from None
+        except tf.errors.ResourceExhaustedError as error:
+            if "open files" not in error.message:
+                raise
             raise self.explain(error) from None
 
 

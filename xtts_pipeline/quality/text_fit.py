@@ -14,6 +14,8 @@ from xtts_pipeline.system.processes import in_processes
 TRAINING_CLIPS, ITERATIONS = 300, 5
 BATCH_CLIPS = 32
 TASK_CLIPS = 16 * BATCH_CLIPS
+# Steps times states, 5 bytes each, of a clip that is measured, and of a batch.
+MOST_CELLS = 1 << 27
 # Letters that are not spoken, and symbols shorter than a step, are skipped; a log probability.
 SKIP_COST = 3.0
 IMPOSSIBLE = np.float32(-1e9)
@@ -26,8 +28,17 @@ def text_fits(texts: Sequence[str], cepstra: Sequence[np.ndarray], jobs: int = 1
     """Return the fit of each clip, float64 [clips]: its mean log likelihood per step over that of any text.
 
     `cepstra` are those of `SoundMeasures`. A symbol is one character. Processes share the work; their number does not
-    change the result.
+    change the result. A clip that would take over MOST_CELLS, of some minutes, gets the median fit.
     """
+    is_measured = np.array(
+        [len(clip) * (len(text) + 2) <= MOST_CELLS for text, clip in zip(texts, cepstra, strict=True)]
+    )
+    if not is_measured.all():
+        fits, rows = np.zeros(len(texts)), np.flatnonzero(is_measured).tolist()
+        if rows:
+            fits[rows] = text_fits([texts[row] for row in rows], [cepstra[row] for row in rows], jobs, seed)
+            fits[~is_measured] = np.median(fits[rows])
+        return fits
     symbols = {symbol: number for number, symbol in enumerate(sorted({EDGE}.union(*map(set, texts))))}
     states = [np.array([symbols[symbol] for symbol in f"{EDGE}{text}{EDGE}"]) for text in texts]
     order = np.random.default_rng(seed).permutation(len(texts))[:TRAINING_CLIPS]
@@ -90,8 +101,11 @@ def _batches(
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield clips of like length: numbers, likelihoods of states [T, B, S], steps, state counts, sums of mixtures."""
     order = np.argsort([len(clip) for clip in features], kind="stable")
-    for start in range(0, len(order), BATCH_CLIPS):
-        rows = order[start : start + BATCH_CLIPS]
+    while len(order):
+        rows = order[:BATCH_CLIPS]
+        while len(rows) > 1 and _cells_of(rows, features, states) > MOST_CELLS:
+            rows = rows[: len(rows) // 2]
+        order = order[len(rows) :]
         steps = np.array([len(features[row]) for row in rows])
         sizes = np.array([len(states[row]) for row in rows])
         emissions = np.full((steps.max(), len(rows), sizes.max()), IMPOSSIBLE, np.float32)
@@ -101,6 +115,11 @@ def _batches(
             emissions[: steps[place], place, : sizes[place]] = likelihoods[:, states[row]]
             mixture[place] = mixed.sum()
         yield rows, emissions, steps, sizes, mixture
+
+
+def _cells_of(rows: np.ndarray, features: Sequence[np.ndarray], states: Sequence[np.ndarray]) -> int:
+    """Return the steps times states of a batch, padded."""
+    return len(rows) * max(len(features[row]) for row in rows) * max(len(states[row]) for row in rows)
 
 
 def _viterbi(emissions: np.ndarray, steps: np.ndarray, sizes: np.ndarray, back: np.ndarray | None = None) -> np.ndarray:

@@ -126,7 +126,8 @@ def card(
 
     `flags` are the keys of the toolbar's filters that show it. `pictures` is HTML.
     """
-    values = "".join(f' data-sort-{key}="{value:.6g}"' for key, value in sorts.items())
+    # JavaScript reads no "inf".
+    values = "".join(f' data-sort-{key}="{min(value, 1e300):.6g}"' for key, value in sorts.items())
     marks = "".join(f'<span class="badge">{escape(text)}</span>' for text in badges)
     header = f'<header><h2 dir="auto">{escape(title)}</h2><p>{escape(detail)}</p></header>'
     return (

@@ -113,6 +113,8 @@ class VoiceTable:
         synthesizer, speaker = self._voices[name]
         cache = synthesizer.checkpoint.cache
         languages = cache.languages
+        if language is not None and len(language) > QUOTED_CHARACTERS:  # to look for the nearest would take long
+            raise _unknown("language", language, languages)
         spoken = cache.default_language(speaker) if language is None else nearest_language(language, languages)
         if spoken is None or spoken not in languages:
             raise _unknown("language", str(language), languages)

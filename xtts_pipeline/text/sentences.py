@@ -4,6 +4,7 @@ This comes before normalising, so numbers and abbreviations still have points th
 """
 
 import re
+import string
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -35,7 +36,8 @@ _CLOSERS = "\"'\u2019\u201d\u00bb\u203a)]}\u300d\u300f\uff09\u300b\u3011"
 _OPENERS = "\"'\u2018\u201c\u201e\u00ab\u2039([{\u00bf\u00a1\u300c\u300e\uff08\u300a\u3010"
 
 # These close a quotation in some languages, with a space before it in French, and open one in others.
-_LATE_CLOSER = r"(?:[\u201c\u2018\u00ab]|[ \u00a0\u202f]\u00bb)(?=[\s.,;:!?)\u2026]|$)"
+_LATE_CLOSERS = "\u201c\u2018\u00ab"
+_LATE_CLOSER = rf"(?:[{_LATE_CLOSERS}]|[ \u00a0\u202f]\u00bb)(?=[\s.,;:!?)\u2026]|$)"
 
 _SPACES = re.compile(r"\s+")
 _END = re.compile(
@@ -110,7 +112,7 @@ def pause_seconds(piece: str) -> float:
     """Return the seconds of silence after a piece of `split_sentences`, by its last mark."""
     if piece.endswith("\n\n"):
         return PARAGRAPH_PAUSE_SECONDS
-    mark = piece.rstrip().rstrip(_CLOSERS)[-1:]
+    mark = piece.rstrip(_CLOSERS + _LATE_CLOSERS + string.whitespace + "\u00a0\u202f")[-1:]
     if mark and mark in _POINT_MARKS + _FULL_MARKS:
         return SENTENCE_PAUSE_SECONDS
     return CLAUSE_PAUSE_SECONDS if mark and mark in _WEAK_MARKS + _COMMAS else 0.0

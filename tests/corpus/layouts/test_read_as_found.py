@@ -81,6 +81,17 @@ def speakers_with_such_folders(root: Path) -> None:
     text_in_a_folder_beside_that_of_the_sounds(root / "anna")
 
 
+def speakers_within_wavs(root: Path) -> None:
+    text_beside_sound(root / "wavs" / "anna")
+
+
+def text_beside_labels(root: Path) -> None:
+    text_in_a_folder_beside_that_of_the_sounds(root)
+    (root / "lab").mkdir()
+    for path in (root / "Txt").iterdir():
+        (root / "lab" / f"{path.stem}.lab").write_text("0 50000 pau\n")
+
+
 def nemo(root: Path) -> None:
     sounds(root, "audio")
     rows = rows_of_json(lambda name, text: {"audio_filepath": f"audio/{name}.wav", "text": text, "duration": 0.01})
@@ -190,6 +201,8 @@ LAYOUTS = {
     "001.wav beside 001.txt of a speaker": (speakers_with_text_beside_sound, "pairs", "", "anna/001", "anna"),
     "wav/001.wav and txt/001.txt": (text_in_a_folder_beside_that_of_the_sounds, "pairs", "", "wav/001"),
     "wav/001.wav and txt/001.txt of a speaker": (speakers_with_such_folders, "pairs", "", "anna/wav/001", "anna"),
+    "sounds of speakers in wavs": (speakers_within_wavs, "pairs", "", "wavs/anna/001", "anna"),
+    "texts beside labels": (text_beside_labels, "pairs", "", "wav/001"),
     "NeMo": (nemo, "manifest", "--columns audio=audio_filepath,text=text", "audio/001", "default", "train"),
     "NeMo of another machine": (
         nemo_of_another_machine, "manifest", "--columns audio=audio_filepath,text=text", "audio/001"
@@ -221,6 +234,10 @@ LAYOUTS = {
         "manifest", "--columns audio=file,text=text --audio-dir session/one",
     ),
     "LJSpeech": (plain("wavs", "{name}|12|{text}"), "ljspeech", ""),
+    "LJSpeech with a speaker": (plain("wavs", "{name}|{text}|anna"), "ljspeech", ""),
+    "LJSpeech of four columns": (
+        plain("wavs", "{name}|anna|en|{text}"), "manifest", "--columns audio=1,text=4 --audio-dir wavs"
+    ),
     "LJSpeech with a header": (
         plain("wavs", "{name}|12|{text}", "id|number|text"),
         "manifest", "--columns text=text,id=id,audio=id --audio-dir wavs",
@@ -238,6 +255,10 @@ LAYOUTS = {
     ),
     "Coqui": (
         plain("wavs", "wavs/{name}.wav|{text}|77", "audio_file|text|speaker_name"), "coqui", "", "wavs/001", "77"
+    ),
+    "Coqui with other columns": (
+        plain("wavs", "wavs/{name}.wav|{text}|77|val", "audio_file|text|speaker|split"),
+        "coqui", "", "wavs/001", "77", "val",
     ),
     "M-AILABS": (m_ailabs, "m_ailabs", "", "de_DE/by_book/female/karlsson/emma/001", "karlsson"),
     "M-AILABS, mixed": (m_ailabs_mixed, "m_ailabs", "", "by_book/mix/emma/001", "mix"),
@@ -276,6 +297,14 @@ def test_a_layout_is_read_without_an_option(tmp_path: Path, kind: str) -> None:
     # What was found, given as options, reads the same.
     again = read_corpus(tmp_path, corpus.reading)
     assert (again.utterances, again.reading) == (corpus.utterances, corpus.reading)
+
+
+def test_a_stray_text_beside_the_sounds_hides_no_folder_of_texts(tmp_path: Path) -> None:
+    text_in_a_folder_beside_that_of_the_sounds(tmp_path)
+    (tmp_path / "wav" / "notes.txt").write_text("notes")
+    corpus = read_corpus(tmp_path)
+    assert [row.text for row in corpus.utterances] == SENTENCES
+    assert [rejected.id for rejected in corpus.rejections] == ["wav/notes"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from tests.json_lines import read_json_lines
 from xtts_pipeline.config.schema import TextConfig
 from xtts_pipeline.corpus.demo.espeak import EspeakVoice, demo_sentences
 from xtts_pipeline.corpus.read import read_corpus
-from xtts_pipeline.corpus.segment.segment import find_recordings, segment_corpus
+from xtts_pipeline.corpus.segment.cut import CutClip, Misfit
+from xtts_pipeline.corpus.segment.segment import Recording, SegmentReport, find_recordings, segment_corpus
 from xtts_pipeline.corpus.segment.speech import hear
 from xtts_pipeline.errors import CorpusError, OutputError
 from xtts_pipeline.text.normalize import normalize
@@ -150,6 +152,15 @@ def test_a_recording_without_a_transcript_is_cut_only(book: tuple[Path, list[Wor
     lengths = [soundfile.info(file).duration for file in (output / "untranscribed").iterdir()]
     assert len(lengths) > 10
     assert max(lengths) <= 10
+
+
+def test_clips_without_a_text_have_no_confidence_and_no_part_in_the_next_step():
+    recordings = [Recording("a", Path("a.wav"), Path("a.txt")), Recording("b", Path("b.wav"), None)]
+    spoken, cut = CutClip(0.0, 3.0, "one", 0.9), CutClip(0.0, 4.0)
+    assert SegmentReport(Path("out"), recordings, [[spoken], [cut, cut]], []).to_json()["median_confidence"] == 0.9
+    left_out = replace(spoken, problem=Misfit.TOO_LONG)
+    said = SegmentReport(Path("out"), recordings, [[left_out], [cut]], []).to_text()
+    assert said.splitlines()[-1].startswith(f"next: write {Path('out/untranscribed/metadata.csv')}")
 
 
 def test_chapters_are_found_in_folders_with_their_texts(tmp_path: Path):

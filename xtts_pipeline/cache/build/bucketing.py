@@ -16,7 +16,8 @@ from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.receipts import load_receipt, source_stat
 from xtts_pipeline.cache.build.shapes import auto_buckets
 from xtts_pipeline.cache.build.workers import check_mel_length, check_source
-from xtts_pipeline.cache.format.manifest import find_manifest, fingerprint
+from xtts_pipeline.cache.format.manifest import bucket_specs, find_manifest, fingerprint
+from xtts_pipeline.cache.format.schema import bucket_of
 from xtts_pipeline.config.schema import AudioConfig, Bucket, Config, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection
 from xtts_pipeline.errors import AudioError, Reason, RowError
@@ -51,7 +52,7 @@ def resolve_buckets(config: Config, folder: Path, index: CorpusIndex, *, reshard
 
 
 def _buckets_in(folder: Path, limits: LimitsConfig, one_shape: str) -> tuple[Bucket, ...] | None:
-    """Return the buckets in the manifest or in a receipt of the folder: () for one shape, None if limits differ.
+    """Return the buckets in the manifest or in the first receipt that fits: () for one shape, None if limits differ.
 
     A receipt of one shape tells its limits by its fingerprint alone, which must be `one_shape`.
     """
@@ -60,10 +61,11 @@ def _buckets_in(folder: Path, limits: LimitsConfig, one_shape: str) -> tuple[Buc
     largest = (limits.max_text_length, limits.max_mel_frames)
     if (manifest := find_manifest(folder)) is None:
         receipts = (load_receipt(folder, name) for name in existing_shards(folder))
-        found = next((receipt for receipt in receipts if receipt is not None), None)
-        if found is None or not found.buckets:
-            return () if found is not None and found.fingerprint == one_shape else None
-        return found.buckets if found.buckets[-1] == largest else None
+        for receipt in filter(None, receipts):
+            # Those of an interrupted build with other settings tell nothing.
+            if receipt.fingerprint == one_shape or (receipt.buckets and receipt.buckets[-1] == largest):
+                return receipt.buckets
+        return None
     return manifest.buckets if (manifest.limits.max_text_length, manifest.limits.max_mel_frames) == largest else None
 
 
@@ -71,6 +73,17 @@ def _best_buckets(index: CorpusIndex, config: Config) -> tuple[Bucket, ...]:
     """Return the pairs, the limits last, with the least padding by the lengths known before decoding."""
     measured = [lengths for lengths in judge_rows(index, config) if isinstance(lengths, RowLengths)]
     return auto_buckets(config.limits, [each.tokens for each in measured], [each.frames for each in measured])
+
+
+def buckets_of_rows(index: CorpusIndex, config: Config, verdicts: Sequence[RowLengths | Rejection]) -> dict[str, int]:
+    """Return the bucket of each row that a build would keep, by the verdicts of `judge_rows`."""
+    specs = bucket_specs(config)
+    found = {
+        row.id: bucket_of(specs, verdict.tokens, verdict.frames)
+        for row, verdict in zip(index.rows, verdicts, strict=True)
+        if isinstance(verdict, RowLengths)
+    }
+    return {id: bucket for id, bucket in found.items() if bucket is not None}
 
 
 def judge_rows(index: CorpusIndex, config: Config, limits: LimitsConfig | None = None) -> list[RowLengths | Rejection]:

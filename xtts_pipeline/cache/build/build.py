@@ -3,6 +3,7 @@
 The cache's bytes depend on the corpus, the config and the shard counts only, never on workers, order or interruptions.
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xtts_pipeline.cache.build.bucketing import resolve_buckets
+from xtts_pipeline.cache.build.bucketing import buckets_of_rows, judge_rows, resolve_buckets
 from xtts_pipeline.cache.build.folder import (
     check_free_space,
     existing_counts,
@@ -27,6 +28,7 @@ from xtts_pipeline.cache.build.pool import Pool, run_tasks
 from xtts_pipeline.cache.build.publish import BuildTotals, publish_cache
 from xtts_pipeline.cache.build.receipts import (
     PASSING_REASONS,
+    RECEIPTS_FOLDER,
     ClipReceipt,
     Receipt,
     SourceCheck,
@@ -45,6 +47,7 @@ from xtts_pipeline.cache.format.manifest import (
     CACHE_SECTIONS,
     Manifest,
     bucket_specs,
+    buckets_of,
     config_differences,
     find_manifest,
     fingerprint,
@@ -125,6 +128,18 @@ def refuse_predicted_cache(folder: Path) -> None:
     """Raise CacheError if the folder holds a cache of predicted mels, since a build would replace them."""
     if (manifest := find_manifest(folder)) is not None:
         require_recorded_mels(folder, manifest, "choose another --cache")
+
+
+def refuse_merged_cache(folder: Path, index: CorpusIndex) -> None:
+    """Raise CacheError if the folder holds a cache merged of more corpora than these: a build would remove the others.
+
+    A cache that a build has made of two has receipts.
+    """
+    manifest = find_manifest(folder)
+    if manifest is None or len(manifest.all_readings) <= len(index.roots) or (folder / RECEIPTS_FOLDER).is_dir():
+        return
+    found = f"is a cache of {len(manifest.all_readings)} corpora, made by xtts cache merge, and would keep one of them"
+    raise CacheError(f"{folder}: {found}; preprocess each into a cache of its own, and merge them again")
 
 
 def refuse_other_corpus(
@@ -290,13 +305,21 @@ class _Builder:
         return files | {file for name in names for file in name.wave_files(buckets) if self.config.cache.store_waves}
 
     def _check_free_space(self, layout: Layout, stale: list[ShardName]) -> None:
-        sizes = planned_bytes(layout, self.config, {})
+        needed = self._needed_bytes(layout, stale, {})
+        # That counts each row as one of the largest bucket.
+        if needed > shutil.disk_usage(self.folder).free and buckets_of(self.config):
+            verdicts = judge_rows(self.index, self.config, self.config.limits)
+            needed = self._needed_bytes(layout, stale, buckets_of_rows(self.index, self.config, verdicts))
+        check_free_space(self.folder, needed)
+
+    def _needed_bytes(self, layout: Layout, stale: list[ShardName], buckets: Mapping[str, int]) -> int:
+        sizes = planned_bytes(layout, self.config, buckets)
         new_bytes = sum(sizes[name] for name in stale) + _OTHER_BYTES_PER_ROW * len(self.index.rows)
         reused = self._files([name for name in layout if name not in stale])
         old_bytes = sum((self.folder / file).stat().st_size for file in set(existing_shard_files(self.folder)) - reused)
         # A shard's old file is replaced only when the new one is complete.
         unfinished_bytes = min(self.options.jobs, len(stale)) * max((sizes[name] for name in stale), default=0)
-        check_free_space(self.folder, min(new_bytes, new_bytes - old_bytes + unfinished_bytes))
+        return min(new_bytes, new_bytes - old_bytes + unfinished_bytes)
 
     def _done(self, result: ShardResult) -> None:
         self.written.add(result.name)

@@ -9,14 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from xtts_pipeline.cache.build.bucketing import RowLengths, judge_rows, rejections_of, resolve_buckets
+from xtts_pipeline.cache.build.bucketing import (
+    RowLengths,
+    buckets_of_rows,
+    judge_rows,
+    rejections_of,
+    resolve_buckets,
+)
 from xtts_pipeline.cache.build.build import BuildOptions, current_receipts, planned_bytes
 from xtts_pipeline.cache.build.folder import existing_counts
 from xtts_pipeline.cache.build.plan import CorpusIndex, choose_validation_row, lay_out, plan_shards
 from xtts_pipeline.cache.build.planned_rows import PlannedRow
 from xtts_pipeline.cache.build.workers import ExampleMaker
-from xtts_pipeline.cache.format.manifest import bucket_specs, buckets_of
-from xtts_pipeline.cache.format.schema import bucket_of
+from xtts_pipeline.cache.format.manifest import buckets_of
 from xtts_pipeline.config.schema import Bucket, Config
 from xtts_pipeline.corpus.utterance import examples_by_reason
 
@@ -50,7 +55,6 @@ class BuildEstimate:
 def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: BuildOptions) -> BuildEstimate:
     """Judge every row by its text and sound header, and time a short sample."""
     config = resolve_buckets(config, folder, index, reshard=options.reshard)
-    specs = bucket_specs(config)
     existing = existing_counts(folder) if folder.is_dir() else {}
     plan = plan_shards(index, config.cache, existing, options.train_shards, reshard=options.reshard)
     layout = lay_out(index, plan, choose_validation_row(index, config.cache, ()))
@@ -62,8 +66,7 @@ def estimate_build(folder: Path, index: CorpusIndex, config: Config, options: Bu
     kept = {
         row.id: verdict for row, verdict in zip(index.rows, verdicts, strict=True) if isinstance(verdict, RowLengths)
     }
-    found = {id: bucket_of(specs, lengths.tokens, lengths.frames) for id, lengths in kept.items()}
-    sizes = planned_bytes(layout, config, {id: bucket for id, bucket in found.items() if bucket is not None})
+    sizes = planned_bytes(layout, config, buckets_of_rows(index, config, verdicts))
     rows_to_make = [row for name in stale for row in layout[name]]
     return BuildEstimate(
         layout=index.layout,

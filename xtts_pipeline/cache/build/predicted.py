@@ -26,10 +26,10 @@ from xtts_pipeline.cache.format.manifest import (
     is_file_of,
     manifest_bytes,
 )
-from xtts_pipeline.cache.format.problems import verify_command
+from xtts_pipeline.cache.format.problems import damaged_file
 from xtts_pipeline.cache.format.schema import without_padding
 from xtts_pipeline.cache.format.tfrecord import RecordWriter, read_records
-from xtts_pipeline.errors import CacheError, CheckpointError, output_errors
+from xtts_pipeline.errors import CheckpointError, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
 from xtts_pipeline.system.storage import real_path
 
@@ -122,7 +122,7 @@ def _write_shard(
                 writer.write(encode_example(replace(example, mel=stored), spec))
             progress(len(records))
     if digest.hexdigest() != shard.checksum:
-        raise _damaged(source, shard.name)
+        raise damaged_file(source, shard.name)
     return replace(shard, bytes=writer.bytes, checksum=writer.checksum)
 
 
@@ -134,8 +134,4 @@ def _link_files(source: Path, manifest: Manifest, folder: Path) -> None:
         if not (folder / name).exists():
             shutil.copyfile(source / name, folder / name)
         if not is_file_of(folder / name, entry):
-            raise _damaged(source, name)
-
-
-def _damaged(source: Path, name: str) -> CacheError:
-    return CacheError(f"{source / name}: found other bytes than the manifest says; run {verify_command(source)}")
+            raise damaged_file(source, name)

@@ -25,7 +25,8 @@ from xtts_pipeline.system.sealed_json import seal_json, strip_seal
 from xtts_pipeline.system.strict_json import STRICT, Natural
 
 RECEIPTS_FOLDER = "receipts"
-MAX_RECEIPT_BYTES = 64 << 20
+# 32,768 rows with texts of 1,000 letters in most scripts.
+MAX_RECEIPT_BYTES = 192 << 20
 # Found before the sound is opened.
 _TEXT_REASONS = (Reason.UNKNOWN_SYMBOL, Reason.EMPTY_TEXT, Reason.TEXT_TOO_LONG)
 # May be the machine's fault: retried in the next run.

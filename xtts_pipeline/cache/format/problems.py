@@ -47,3 +47,8 @@ def refuse(folder: Path, problems: Sequence[Problem]) -> None:
     if problems:
         first, more = problems[0], f" and {counted(len(problems) - 1, 'more problem')}" if len(problems) > 1 else ""
         raise CacheError(f"{folder / first.where}: {first.detail}{more}; run {verify_command(folder)}")
+
+
+def damaged_file(folder: Path, name: str) -> CacheError:
+    """Return the error for a file of a cache that is not the one in its manifest."""
+    return CacheError(f"{folder / name}: found other bytes than the manifest says; run {verify_command(folder)}")

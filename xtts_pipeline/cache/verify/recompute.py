@@ -5,7 +5,6 @@ Uses the writer's own functions, so that the two cannot diverge.
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,8 +47,13 @@ def check_sources(folder: Path, data: Path, sample: int) -> tuple[int, tuple[Pro
     that this one lacks are left out. Raises CorpusError if the corpus cannot be read.
     """
     manifest = load_manifest(folder)
-    corpus = _read_one_of(data, manifest)
-    entries = _entries_of(folder, manifest, corpus)
+    entries = list(read_utterances(folder))
+    corpus = _read_one_of(data, manifest, {entry.id for entry in entries})
+    if manifest.has_several_corpora:
+        known = _ids_of(corpus)
+        entries = [entry for entry in entries if entry.id in known]
+        if not entries:
+            raise CacheError(f"{folder}: has no clip of {data}; name a corpus that the cache was made from")
     entries.sort(key=lambda entry: hashlib.sha256(f"{manifest.fingerprint}:{entry.id}".encode()).digest())
     del entries[sample:]
     rows, refusals = _planned(corpus, entries, manifest)
@@ -142,21 +146,22 @@ def _remove_file(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _read_one_of(data: Path, manifest: Manifest) -> Corpus:
-    """Return the corpus, read as the first of the cache's corpora that it can be read as."""
-    *others, last = manifest.all_readings
-    for reading in others:
-        with suppress(CorpusError):
-            return read_corpus(data, reading, manifest.text.language)
-    return read_corpus(data, last, manifest.text.language)
+def _read_one_of(data: Path, manifest: Manifest, ids: set[str]) -> Corpus:
+    """Return the corpus, read as that of the cache's corpora with which most of these ids are in a usable row."""
+    found, problem = [], None
+    for at, reading in enumerate(manifest.all_readings):
+        try:
+            if reading not in manifest.all_readings[:at]:
+                found.append(read_corpus(data, reading, manifest.text.language))
+        except CorpusError as error:
+            problem = error
+    if problem is not None and not found:
+        raise problem
+    return max(found, key=lambda corpus: sum(utterance.id in ids for utterance in corpus.utterances))
 
 
-def _entries_of(folder: Path, manifest: Manifest, corpus: Corpus) -> list[UtteranceEntry]:
-    entries = list(read_utterances(folder))
-    if not manifest.has_several_corpora:
-        return entries
-    known = {utterance.id for utterance in corpus.utterances}
-    return [entry for entry in entries if entry.id in known]
+def _ids_of(corpus: Corpus) -> set[str]:
+    return {row.id for row in corpus.utterances} | {row.id for row in corpus.rejections}
 
 
 def _planned(

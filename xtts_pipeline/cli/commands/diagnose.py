@@ -18,7 +18,7 @@ from xtts_pipeline.cli.run_options import cache_of_run, config_options, run_cach
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, ConfigError
 from xtts_pipeline.system.storage import check_apart
-from xtts_pipeline.system.terminal import echo_line
+from xtts_pipeline.system.terminal import echo_line, shell_word
 from xtts_pipeline.training.checkpoints.run_folder import CONFIG_NAME, checkpoint_folders, find_run_file, nearest_run
 from xtts_pipeline.training.checkpoints.state import NetworkKind, network_of, read_run_state
 from xtts_pipeline.training.checks import check_enough_records
@@ -112,7 +112,7 @@ def diagnose_input(
     if network == "vocoder":
         raise ConfigError(
             f"{run}: found the run of a vocoder, expected one of an acoustic model, whose pipeline has these stages; "
-            f"xtts diagnose gpu --run {run} measures how long a vocoder's step waits for its batches"
+            f"xtts diagnose gpu --run {shell_word(str(run))} measures how long a vocoder's step waits for its batches"
         )
     report = with_tensorflow(
         "xtts_pipeline.perf.diagnose.input:diagnose_input",

@@ -17,7 +17,8 @@ from xtts_pipeline.system.terminal import printable
 
 TRANSCRIPTS = (".txt", ".lab")
 SOUND_FOLDERS = ("audio", "audios", "clips", "data", "recordings", "sounds", "wav", "wavs")
-TEXT_FOLDERS = ("lab", "labels", "text", "texts", "transcriptions", "transcripts", "txt")
+# Beside texts, labels are the times of phonemes.
+TEXT_FOLDERS = ("text", "texts", "transcriptions", "transcripts", "txt", "lab", "labels")
 NO_TRANSCRIPTS = ("README", "LICENSE", "LICENCE", "COPYING", "CHANGELOG")
 MAX_DEPTH = 8
 MAX_FILES_TRIED = 10_000
@@ -38,10 +39,10 @@ class Pairs:
         for folder, folders, names in os.walk(source):
             if folder.count("/") - str(source).count("/") >= MAX_DEPTH:
                 folders.clear()
-            stems = transcripts_among(names).keys()
-            if not stems and folder != str(source) and (beside := _text_folder(Path(folder))):
-                stems = _transcripts_in(beside).keys()
-            if any(id_of(name) in stems for name in sounds_among(names)):
+            texts, sounds = transcripts_among(names).keys(), set(map(id_of, sounds_among(names)))
+            if not texts & sounds and folder != str(source) and (beside := _text_folder(Path(folder))):
+                texts = _transcripts_in(beside).keys()
+            if texts & sounds:
                 return FoundCorpus(source)
             tried += len(names)
             if tried > MAX_FILES_TRIED:
@@ -56,20 +57,19 @@ class Pairs:
 def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
     names, folders = list_folder(folder, rows)
     prefix = f"{folder}/" if folder else ""
-    top = folder.partition("/")[0]
-    speaker = DEFAULT_SPEAKER if top.lower() in ("", *SOUND_FOLDERS) else top
+    speaker = next((part for part in folder.split("/") if part.lower() not in ("", *SOUND_FOLDERS)), DEFAULT_SPEAKER)
     texts = {stem: prefix + name for stem, name in transcripts_among(names).items()}
     sounds = {id_of(name): name for name in sounds_among(names)}
     place = "beside it"
-    if sounds and not texts and folder and (beside := _text_folder(rows.root / folder)):
+    if sounds and not texts.keys() & sounds.keys() and folder and (beside := _text_folder(rows.root / folder)):
         place = f"in {printable(beside.name)}/"
         where = beside.relative_to(rows.root).as_posix()
-        texts = {stem: f"{where}/{name}" for stem, name in _transcripts_in(beside).items()}
+        texts |= {stem: f"{where}/{name}" for stem, name in _transcripts_in(beside).items()}
     # Texts in a folder without sounds belong to no clip.
     for stem in sorted(sounds.keys() | texts.keys()) if sounds else ():
         audio = f"{prefix}{sounds.get(stem, stem)}"
         expected = f"{printable(stem)}{TRANSCRIPTS[0]} {place}"
-        add_clip(rows, speaker, prefix + stem, audio, texts.get(stem), expected)
+        add_clip(rows, speaker, prefix + stem, audio, texts.get(stem), expected, is_id=True)
     for name in folders if depth < MAX_DEPTH else ():
         _read_folder(prefix + name, rows, depth + 1)
 
@@ -96,5 +96,6 @@ def _text_folder(folder: Path) -> Path | None:
     """Return the folder of texts beside a folder that is called after sounds, or None."""
     if folder.name.lower() not in SOUND_FOLDERS:
         return None
-    beside = (path for path in sorted(folder.parent.iterdir()) if path.name.lower() in TEXT_FOLDERS)
+    found = {path.name.lower(): path for path in sorted(folder.parent.iterdir())}
+    beside = (found[name] for name in TEXT_FOLDERS if name in found)
     return next((path for path in beside if path.is_dir() and not path.is_symlink()), None)

@@ -22,6 +22,7 @@ from xtts_pipeline.corpus.columns import (
 from xtts_pipeline.corpus.encodings import require_encoding
 from xtts_pipeline.corpus.json_lines import JSON_SUFFIXES, keys_of, read_json_lines, sample_objects
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
+from xtts_pipeline.corpus.layouts.text_column import MAX_COLUMN_NAME, is_no_text, text_column
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.placement import Placement, place_hits, place_names
 from xtts_pipeline.corpus.rows import SPLIT_NAMES, CorpusRow, RowCollector
@@ -41,10 +42,10 @@ from xtts_pipeline.corpus.tables import (
     split_in_name,
 )
 from xtts_pipeline.corpus.unused_columns import UnusedColumns
-from xtts_pipeline.errors import CorpusError, LayoutError
+from xtts_pipeline.errors import CorpusError
 from xtts_pipeline.system.terminal import printable
 
-MAX_COLUMN_NAME, MAX_COLUMN_WORDS = 40, 3
+MAX_COLUMN_WORDS = 3
 _LANGUAGE_FOLDER = re.compile(r"[a-z]{2}_[A-Z]{2}")
 
 
@@ -126,9 +127,7 @@ class TableLayout:
             return False
         if self.no_header is not None:
             # Tables of other layouts may have the same name, and lie beside such a folder.
-            delimiter = options.delimiter or self.no_header.delimiter
-            first = read_first_line(table, options.encoding).text
-            if first and delimiter not in first and options.layout == "auto":
+            if options.layout == "auto" and not _has_such_rows(table, options, self.no_header):
                 return False
             return not any(layout.has_columns(table, options) for layout in TABLE_LAYOUTS if layout.no_header is None)
         return self._plan(table, options, SoundFiles(table.parent)) is not None
@@ -151,7 +150,9 @@ class TableLayout:
             columns = {role: column for role, column in self.columns.items() if column in header.columns}
             if options.layout == "auto" and not is_complete(columns, header.columns):
                 return None  # Given columns would make any table one of this layout, with its roles alone.
-            columns |= options.columns
+            # With others, such as a language, but for ids, which are the names of the files.
+            found = find_columns(header.columns, columns).items()
+            columns = {**{role: name for role, name in found if role != "id"}, **options.columns}
         else:
             columns = find_columns(header.columns, options.columns)
         if is_complete(columns, header.columns):
@@ -202,7 +203,7 @@ class TableLayout:
                 row_id = fields.get(id_column, "").strip() or id_of(name)
             speaker, language = fields.get(speaker_column, ""), fields.get(language_column, "")
             if self.infer is not None:
-                speaker, language = self.infer(place, row_id)
+                speaker, language = self.infer(f"{rows.root.name}/{place}", row_id)
             split = fields.get(split_column, "").strip() or table_split
             row_id = prefix + row_id if row_id else ""
             rows.add(CorpusRow(where, row_id, name, fields[text_column], speaker, language, split), placement.find)
@@ -253,6 +254,16 @@ def _plan_json(path: Path, options: ReadOptions) -> TablePlan | None:
     return TablePlan(path, columns, None) if is_text else None
 
 
+def _has_such_rows(table: Path, options: ReadOptions, no_header: TableHeader) -> bool:
+    """Return whether the delimiter is in the first row, and most rows have no more fields than the layout."""
+    first, delimiter = read_first_line(table, options.encoding), options.delimiter or no_header.delimiter
+    if first.text and delimiter not in first.text:
+        return False
+    header = replace(no_header, delimiter=delimiter, first_row=first.number)
+    rows = [] if delimiter in QUOTED else sample_fields(table, header, options.encoding)
+    return 2 * sum(len(fields) > len(header.columns) for fields in rows) <= len(rows)
+
+
 def _plan_without_header(table: Path, options: ReadOptions, no_header: TableHeader) -> TablePlan:
     first_row = read_first_line(table, options.encoding).number
     header = replace(no_header, delimiter=options.delimiter or no_header.delimiter, first_row=first_row)
@@ -261,8 +272,8 @@ def _plan_without_header(table: Path, options: ReadOptions, no_header: TableHead
         header = replace(header, columns=header.columns[:2], takes_rest=True)  # texts with commas
     rows = [fields for fields in sampled if len(fields) == len(header.columns)]
     text = header.columns[-1]
-    if len(header.columns) > 2 and rows and all(NUMBER.fullmatch(fields[-1]) and fields[-1] for fields in rows):
-        text = header.columns[-2]  # Some corpora have the length there.
+    if len(header.columns) > 2 and rows and is_no_text(*zip(*(fields[-2:] for fields in rows), strict=True)):
+        text = header.columns[-2]
     if problem := unknown_column(options.columns, header.columns):
         raise CorpusError(f"{table}: {problem}")
     given = by_position(options.columns, header.columns)
@@ -308,7 +319,7 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
                 for name, column, named in zip(names, columns, hits, strict=True)
                 if name not in found.values() and 2 * sum(named) <= len(rows)
             }
-            text = _text_column(table, others)
+            text = text_column(table, others)
             if text is None:
                 continue
             found = {"audio": names[audio], "text": text, **given}
@@ -328,36 +339,6 @@ def _said_width(given: Mapping[str, str], delimiter: str, counts: Sequence[int])
     last = max((int(column) for column in given.values()), default=0)
     is_last = 10 * counts.count(last) >= len(counts) or fields_vary(counts)
     return last if given.get("text") == str(last) and is_last else 0
-
-
-def _text_column(table: Path, columns: Mapping[str, Sequence[str]]) -> str | None:
-    """Return which of the columns is the text, or None. Raises LayoutError if several are, and hold different texts."""
-    columns = {name: values for name, values in columns.items() if not all(map(NUMBER.fullmatch, values))}
-    # Labels, such as speakers, repeat.
-    texts = {name: values for name, values in columns.items() if 2 * len(set(values)) > len(values)} or columns
-    if not texts:
-        return None
-    first, last = next(iter(texts)), next(reversed(texts))
-    beginning = "".join(texts[first])
-    # Behind the text stands its romanisation, which is no text to speak, or its normalised form.
-    if "".join(texts[last]).isascii() and sum(map(str.isascii, beginning)) * 2 < len(beginning):
-        return first
-    if all(_is_normalised(texts[first], values) for values in texts.values()):
-        return last
-    shown = "; ".join(f"{printable(name)}: {printable(values[0][:MAX_COLUMN_NAME])}" for name, values in texts.items())
-    found = f"{table}: {len(texts)} columns look like text: {shown}"
-    said = ReadOptions(columns={"text": printable(last)}).to_words()
-    raise LayoutError(found, f"add {said}, or another; texts with the delimiter need quotes")
-
-
-def _is_normalised(texts: Sequence[str], others: Sequence[str]) -> bool:
-    """Return whether half of the texts or more have the same letters, whatever their case and punctuation."""
-    same = sum(_letters(text) == _letters(other) for text, other in zip(texts, others, strict=True))
-    return 2 * same >= len(texts)
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def _is_header(fields: Sequence[str], audio: int, names: Sequence[str]) -> bool:

@@ -72,8 +72,13 @@ class SegmentReport:
             "left_out_hours": round(_hours(left_out), 4),
             "left_out_by_reason": dict(Counter(str(clip.problem) for clip in left_out)),
             "problems": self.problems,
-            "median_confidence": round(float(np.median([clip.confidence for clip in kept or [CutClip(0, 0)]])), 3),
+            "median_confidence": round(float(np.median(self._confidences or [0.0])), 3),
         }
+
+    @property
+    def _confidences(self) -> list[float]:
+        """Those of the kept clips that have a text."""
+        return [clip.confidence for clips in self.clips for clip in clips if clip.problem is None and clip.text]
 
     def to_text(self) -> str:
         """Return the report for people."""
@@ -92,7 +97,7 @@ class SegmentReport:
         lines += [f"warning: {problem}" for problem in self.problems]
         if not report["clips"]:
             lines.append("no clip is left, so there is no next step")
-        elif untranscribed == report["recordings"]:
+        elif not self._confidences:
             table = self.output / UNTRANSCRIBED_FOLDER / "metadata.csv"
             lines.append(f"next: write {table} with the header file,text and a row for each clip")
         else:

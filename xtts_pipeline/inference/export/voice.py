@@ -8,7 +8,7 @@ from pathlib import Path
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.config.languages import primary_language
 from xtts_pipeline.config.load import dump_config
-from xtts_pipeline.errors import TextError
+from xtts_pipeline.errors import CheckpointError, TextError
 from xtts_pipeline.inference.export.model_card import SampleSentence, model_card, read_evaluation
 from xtts_pipeline.inference.export.report import Export
 from xtts_pipeline.inference.export.saved_model import new_folder
@@ -39,7 +39,8 @@ def export_voice(
     CheckpointError if the run, the vocoder or the evaluation cannot be read, ConfigError for an override that is not
     valid, OutputError if the folder exists or cannot be written.
     """
-    checkpoint = load_checkpoint(run).with_synthesis(overrides)
+    saved = load_checkpoint(run)
+    checkpoint = saved.with_synthesis(overrides)
     chosen = choose_vocoder(run, vocoder)
     with offering_griffin_lim(vocoder):
         trained = None if chosen is None else load_checkpoint(chosen)
@@ -48,6 +49,10 @@ def export_voice(
         vocoder_weights = None if trained is None else trained.weights_sha256
         exported = checkpoint.step, checkpoint.cache.fingerprint, checkpoint.weights_sha256, vocoder_weights
         figures = read_evaluation(evaluation, *exported)
+        if saved.with_synthesis(figures.overrides).config.synthesis != checkpoint.config.synthesis:
+            found = f"found figures with {', '.join(figures.overrides) or 'the settings of the run'}"
+            expected = f"expected {', '.join(overrides) or 'the settings of the run'}"
+            raise CheckpointError(f"{evaluation}: {found}, {expected}; give xtts evaluate the --set of this export")
     with new_folder(folder) as unfinished:
         save_for_speech(checkpoint, unfinished / ACOUSTIC_FOLDER)
         (unfinished / CONFIG_NAME).write_text(dump_config(checkpoint.config), encoding="utf-8")
