@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.cache.corpora import build, cache_bytes, make_config, write_clip, write_corpus
-from tests.calling import xtts
+from tests.cache.corpora import CONFIG, build, cache_bytes, make_config, write_clip, write_corpus
+from tests.calling import refusal, xtts
 from tests.damage import flip_bit
 from xtts_pipeline.cache.build import shapes
 from xtts_pipeline.cache.format.listings import read_utterances
@@ -90,6 +90,28 @@ def test_merged_parts_are_the_whole(whole: Path, tmp_path: Path) -> None:
     both = load_manifest(tmp_path / "both")
     assert (both.counts, both.excluded, both.layout) == (load_manifest(whole).counts, (), "ljspeech+ljspeech")
     assert verify_cache(tmp_path / "both", "full", 1).problems == ()
+
+
+def test_files_of_another_build_are_not_composed(whole: Path, tmp_path: Path) -> None:
+    """Padded records are as large whatever they hold."""
+    source = shutil.copytree(whole, tmp_path / "source")
+    build(whole.parent / "data", tmp_path / "other", make_config(WAVES, BUCKETS, "audio.floor=1e-4"))
+    shard = next(shard for shard in load_manifest(source).shards if shard.records > 1)
+    shutil.copy(tmp_path / "other" / shard.name, source / shard.name)
+    with pytest.raises(CacheError, match=rf"{shard.name}: found other bytes than the manifest says"):
+        run("subset", "--share", "100%", source, tmp_path / "part")
+    assert not (tmp_path / "part" / "manifest.json").exists()
+
+
+def test_a_merged_cache_is_not_replaced_by_one_of_its_corpora(whole: Path, tmp_path: Path) -> None:
+    run("subset", "--share", "50%", whole, tmp_path / "one")
+    rest = ids_of(whole) - ids_of(tmp_path / "one")
+    run("subset", "--ids", listed(tmp_path / "ids.txt", rest), whole, tmp_path / "two")
+    run("merge", tmp_path / "one", tmp_path / "two", tmp_path / "both")
+    settings = [f"--set={setting}" for setting in (*CONFIG, WAVES, BUCKETS)]
+    words = refusal("preprocess", "--data", whole.parent / "data", "--cache", tmp_path / "both", *settings)
+    assert "is a cache of 2 corpora, made by xtts cache merge" in words
+    assert ids_of(tmp_path / "both") == ids_of(whole)
 
 
 def test_clips_that_the_corpus_puts_into_training_stay_there(tmp_path: Path) -> None:

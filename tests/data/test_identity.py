@@ -23,8 +23,10 @@ def write_voices(root: Path, voices: list[tuple[str, str]]) -> Path:
     return root
 
 
-def identities(root: Path, voices: list[tuple[str, str]]) -> list[CacheIdentity]:
+def identities(root: Path, voices: list[tuple[str, str]], broken: str = "") -> list[CacheIdentity]:
     data, config = write_voices(root / "data", voices), make_config()
+    if broken:
+        (data / "wavs" / f"{broken}.wav").write_bytes(b"RIFF")
     build(data, root / "cache")
     survey = survey_corpus(index_corpora([read_corpus(data)], config), config, lambda _rows: None)
     sources = CachedSource(root / "cache", load_manifest(root / "cache")), OnlineSource(data, survey, config)
@@ -37,6 +39,12 @@ def test_a_speaker_has_the_language_of_most_of_its_clips(tmp_path: Path) -> None
         assert identity.speaker_languages == ("en", "de", "de")
         chosen = [identity.default_language(name) for name in (None, "anna", "ben", "nobody")]
         assert chosen == ["en", "en", "de", "en"]
+
+
+def test_a_speaker_without_a_kept_clip_takes_no_language_from_others(tmp_path: Path) -> None:
+    voices = [("anna", "en")] * 4 + [("ben", "de")] * 4 + [("cara", "en")]
+    for identity in identities(tmp_path, voices, broken="clip-008"):
+        assert identity.speaker_languages == ("en", "de", "de")
 
 
 @pytest.mark.parametrize("voices", [[("anna", "de"), ("ben", "de")], [("anna", "en"), ("anna", "de")]])

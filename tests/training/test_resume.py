@@ -234,6 +234,15 @@ def test_a_changed_order_of_clips_starts_the_next_epoch(
     assert logged[0] == f"{key} changed: going on with epoch 5, from its beginning"
 
 
+def test_a_changed_measure_begins_the_best_evaluation_anew(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    run, logged = copy(whole, tmp_path / "run"), list[str]()
+    config = RUN_CONFIG.with_settings("synthesis", guidance=1.5)
+    resumption = resume(run, TinySource(), config, ("synthesis",), logged.append)  # type: ignore[arg-type]
+    assert resumption is not None
+    assert (resumption.state.best, resumption.state.best_on_disk) == (BestEvaluation(), None)
+    assert logged[0].startswith("the best evaluation so far, of step ")
+
+
 def test_a_step_that_was_due_for_a_report_is_reported_in_another_order_of_clips(tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError, match="interrupted after step 3"):
         resume_and_train(tmp_path, TinySource(), interruption=AskedAtCheck(2))

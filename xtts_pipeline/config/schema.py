@@ -294,7 +294,8 @@ class TrainingConfig(Section):
     batch_size: Batch | Literal["auto"] = 16
     accumulation_steps: Batch = 1
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    steps: Count = 20_000
+    # The folders of checkpoints have eight digits.
+    steps: Annotated[int, Field(ge=1, le=99_999_999)] = 20_000
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     learning_rate: Annotated[float, Field(ge=1e-12, le=1e3)] = 1e-3
     schedule: Literal["cosine", "noam", "exponential", "constant"] = "cosine"

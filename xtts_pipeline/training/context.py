@@ -160,12 +160,16 @@ def prepare_run(
             distribution.check_same("the number of GPUs", str(distribution.local_replicas))
             distribution.check_same("the cache", source.records_digest())
             distribution.check_same("the config", dump_config(plan.config))
+            distribution.check_same("--resume", str(plan.is_resumed))
             resumption = None
             if plan.is_resumed:
                 resumption = resume(
                     plan.run, source, plan.config, plan.allowed, progress.log, distribution, plan.network
                 )
         base = None if plan.init_from is None else load_base(plan.init_from, plan.network, resumption, progress.log)
+        with distribution.explaining_lost_workers():
+            # Each worker assigns the weights that it reads.
+            distribution.check_same("the checkpoint of --init-from", "" if base is None else base.weights_sha256)
         write_plan = partial(_write_plan, plan, base)
         if resumption is None:
             write_plan()

@@ -30,6 +30,21 @@ from xtts_pipeline.training.settings import RECORDS_KEY, Changes, changed_settin
 from xtts_pipeline.training.vocoder.step import VocoderStep
 
 # If one of these changes, the batches of an epoch change, so the rest of the current epoch cannot be continued.
+# Settings of what an evaluation measures.
+_MEASURE_KEYS = frozenset(
+    {
+        "training.seed",
+        "training.sample_sentences",
+        "vocoder.mel_weight",
+        "vocoder.spectral_weight",
+        "vocoder.spectral_sizes",
+        "vocoder.crop_frames",
+        "synthesis.flow_steps",
+        "synthesis.guidance",
+        "synthesis.pitch_range",
+        "synthesis.max_frames_per_token",
+    }
+)
 _ORDER_KEYS = frozenset(
     {
         "training.seed",
@@ -158,8 +173,8 @@ def _apply_settings(
         position = StreamPosition(state.position.epoch + 1, 0)
         state = replace(state, records=records, position=position, window=state.window_without_clips)
         log(f"{', '.join(changed_order)} changed: going on with epoch {position.epoch}, from its beginning")
-    if RECORDS_KEY in changes and state.best.step:
-        # Its value is that of other validation clips.
+    if changes.keys() & {RECORDS_KEY, *_MEASURE_KEYS} and state.best.step:
+        # Its value is that of other validation clips, or of another measure.
         log(f"the best evaluation so far, of step {state.best.step}, no longer counts: the next one begins anew")
         state = replace(state, best=BestEvaluation(), best_on_disk=None)
     if changes.keys() & {"training.steps", "training.patience"}:

@@ -248,6 +248,21 @@ def test_auto_keeps_the_buckets_of_an_unfinished_cache(
     assert (result.manifest.buckets, result.shards_written) == (PAIRS, 0)
 
 
+def test_a_build_with_other_settings_that_was_broken_off_does_not_choose_buckets(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shapes, "MIN_SHAPE_CLIPS", 4)
+    cache, mistake = tmp_path / "cache", tmp_path / "mistake"
+    build(data, cache, ONE_SHAPE)
+    build(data, mistake, make_config("data.buckets=null", "audio.floor=1e-4"))
+    first = min(path.name for path in cache.glob("*.tfrecord"))
+    for name in (first, f"receipts/{first.removesuffix('.tfrecord')}.json"):
+        shutil.copy(mistake / name, cache / name)
+    (cache / "manifest.json").unlink()
+    again = build(data, cache, make_config())
+    assert (again.manifest.buckets, again.shards_written) == ((), 1)
+
+
 @pytest.mark.parametrize("is_finished", [True, False])
 def test_a_new_cache_gets_buckets_and_one_of_one_shape_keeps_it_until_buckets_are_set(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_finished: bool

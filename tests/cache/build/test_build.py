@@ -273,6 +273,17 @@ def test_too_little_disk_is_found_before_anything_changes(
     assert cache_bytes(tmp_path / "cache") == before
 
 
+def test_the_room_that_is_needed_is_that_of_the_buckets(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    # 53 kB of records in buckets, 64 kB in one shape, and 80 kB for the rest.
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: usage._replace(free=138_000))
+    with pytest.raises(CacheError, match="138 kB free, the cache needs 144 kB"):
+        build(data, tmp_path / "other", make_config("data.buckets=null"))
+    assert build(data, tmp_path / "cache", make_config("data.buckets=[[24,22],[40,80]]")).manifest.counts.kept == 40
+
+
 def test_a_disk_that_fills_up_leaves_no_manifest_and_the_next_run_goes_on(data: Path, tmp_path: Path) -> None:
     build(data, tmp_path / "whole")
     with (

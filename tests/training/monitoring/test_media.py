@@ -101,6 +101,18 @@ def test_an_error_in_the_thread_is_reported_and_the_rest_is_written(
     assert "sentence_2/spoken" in [value.tag for _, value in read_values(tmp_path / "tensorboard" / "media")]
 
 
+def test_a_disk_that_is_full_at_the_end_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def close(_media: MediaWriter) -> None:
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    with MediaWriter(tmp_path, CONFIG) as media:
+        media.add(1, [sentence(1)])
+        monkeypatch.setattr(MediaWriter, "_close_writer", close)
+        media.close()
+        monkeypatch.undo()
+    assert "ResourceExhaustedError: No space left on device" in media.warnings()[0]
+
+
 def test_closing_gives_up_after_its_time_limit(tmp_path: Path, go_on: Gate) -> None:
     with MediaWriter(tmp_path, CONFIG) as media:
         media.add(1, [sentence(1), sentence(2)])

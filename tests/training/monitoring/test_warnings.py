@@ -34,6 +34,11 @@ def test_aligned_frames_give_no_warning() -> None:
     assert monitor.aligned_at_step == 50
 
 
+def test_a_run_that_has_aligned_before_gives_no_warning() -> None:
+    monitor = AlignmentMonitor(TrainingConfig(aligned_by_step=100))
+    assert [monitor.check(50, ALIGNED), monitor.check(100, NOT_ALIGNED)] == [[], []]
+
+
 def test_a_run_that_goes_on_does_not_warn_again() -> None:
     monitor = AlignmentMonitor(TrainingConfig(aligned_by_step=100), reported_step=100)
     assert monitor.check(101, NOT_ALIGNED) == []

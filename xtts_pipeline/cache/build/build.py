@@ -136,7 +136,8 @@ def refuse_merged_cache(folder: Path, index: CorpusIndex) -> None:
     A cache that a build has made of two has receipts.
     """
     manifest = find_manifest(folder)
-    if manifest is None or len(manifest.all_readings) <= len(index.roots) or (folder / RECEIPTS_FOLDER).is_dir():
+    is_merged = manifest is not None and not any((folder / RECEIPTS_FOLDER).glob("*"))
+    if manifest is None or not is_merged or len(manifest.all_readings) <= len(index.roots):
         return
     found = f"is a cache of {len(manifest.all_readings)} corpora, made by xtts cache merge, and would keep one of them"
     raise CacheError(f"{folder}: {found}; preprocess each into a cache of its own, and merge them again")

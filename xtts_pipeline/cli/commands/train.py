@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,12 @@ from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.data.survey import Survey, check_settings, survey_corpus
-from xtts_pipeline.errors import ConfigError, OutputError, output_errors
+from xtts_pipeline.errors import ConfigError, InterruptedRunError, OutputError, output_errors
 from xtts_pipeline.perf.autotune import tune
 from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.runtime import gpu_count
 from xtts_pipeline.system.storage import check_apart, check_local
-from xtts_pipeline.system.terminal import duration_text, echo_line
+from xtts_pipeline.system.terminal import duration_text, echo_line, shell_word
 from xtts_pipeline.training.checkpoints.run_folder import (
     AUTOTUNE_NAME,
     CONFIG_NAME,
@@ -191,7 +191,11 @@ def run_training(
     if plan.is_chief:
         _check_folder(run, is_resumed=resume)
     remedy = "mend that, and go on with --resume: the last checkpoint is untouched"
-    with open_run_folder(run) if plan.is_chief else nullcontext(), output_errors(run, remedy, names_file=True):
+    with (
+        _naming_run(run, output),
+        open_run_folder(run) if plan.is_chief else nullcontext(),
+        output_errors(run, remedy, names_file=True),
+    ):
         if plan.is_tuned_first:
             plan = replace(plan, config=_tune(plan))
             startup.estimated_bytes = _print_plan(plan)
@@ -205,6 +209,17 @@ def run_training(
             before_import=lambda found: echo_line(f"starting TensorFlow: {found}") if plan.is_chief else None,
             echo=echo_native_log,
         )
+
+
+@contextmanager
+def _naming_run(run: Path, output: Path | None) -> Iterator[None]:
+    """Add the run's folder to the line of an interruption if the command has not named it."""
+    try:
+        yield
+    except InterruptedRunError as error:
+        if output is not None:
+            raise
+        raise InterruptedRunError(f"{error}, with --output {shell_word(run)}") from None
 
 
 def _check_options(

@@ -97,7 +97,10 @@ class MediaWriter:
         self._collect_done()
         self._unfinished += len(self._waiting)
         if not self._unfinished:
-            self._close_writer()
+            try:
+                self._close_writer()
+            except tf.errors.OpError as error:  # a full disk
+                self._errors.append(error)
         self._stop_thread(0.0)
 
     def warnings(self) -> list[str]:

@@ -37,12 +37,11 @@ class AlignmentMonitor:
     def check(self, step: int, numbers: Mapping[str, float]) -> list[str]:
         """Return the warning if it is due after the report of `step`."""
         fit = numbers["alignment_fit"]
-        is_aligned = fit >= ALIGNED_FIT
-        if is_aligned and self.aligned_at_step is None:
+        if fit >= ALIGNED_FIT and self.aligned_at_step is None:
             self.aligned_at_step = step
         is_due = self._is_pending and step >= self._deadline
         self._is_pending &= step < self._deadline
-        if is_aligned or not is_due:
+        if self.aligned_at_step is not None or not is_due:
             return []
         found = f"alignment_fit {fit:.2f}, expected at least {ALIGNED_FIT}"
         by = f"by training.aligned_by_step={self._deadline}"
