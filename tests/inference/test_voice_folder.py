@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import soundfile
 import yaml
 
-from tests.calling import error_of, xtts
+from tests.calling import error_of, refusal, xtts
 from tests.damage import flip_bit, forged
 from tests.speaking import make_run
 from xtts_pipeline.config.load import load_config
@@ -170,6 +171,24 @@ def test_a_voice_keeps_its_vocoder(voice: Path, vocoder: Path) -> None:
     error = xtts("use-vocoder", "--run", voice, "--vocoder", vocoder).exception
     assert isinstance(error, OutputError)
     assert "a voice folder holds its vocoder" in str(error)
+
+
+def test_figures_of_other_settings_are_not_those_of_the_voice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = SimpleNamespace(overrides=["synthesis.pitch_range=1.3"])
+    monkeypatch.setattr("xtts_pipeline.inference.export.voice.read_evaluation", lambda *_: measured)
+    words = (
+        "export",
+        "--run",
+        make_run(tmp_path / "run"),
+        "--evaluation",
+        tmp_path,
+        "--output",
+        tmp_path / "voice",
+        *TERMS,
+    )
+    said = refusal(*words)
+    assert "found figures with synthesis.pitch_range=1.3, expected the settings of the run; give xtts evaluate" in said
+    assert not (tmp_path / "voice").exists()
 
 
 def test_a_language_without_a_known_sentence_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

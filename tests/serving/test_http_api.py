@@ -83,6 +83,7 @@ def test_a_reference_changes_the_voice(server: Running, tmp_path: Path) -> None:
         ({"voice": "tiny/../tiny"}, "voice: found", "voice"),
         ({"voice": "tiny\x00"}, "voice: found", "voice"),
         ({"language": "xx"}, "language: found 'xx'; known are en", "language"),
+        ({"language": "en" + 5_000 * "-aaaaa"}, "language: found 'en-aaaaa-aaaaa", "language"),
         ({"response_format": "aac"}, "response_format: found 'aac', expected", "response_format"),
         ({"speed": 9}, "speed: found 9, expected 0.25 to 4", "speed"),
         ({"stream_format": "sse"}, "stream_format: Input should be 'audio'", "stream_format"),
