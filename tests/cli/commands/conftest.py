@@ -65,7 +65,11 @@ def bases(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(loop, "run", killed_at_once)
     monkeypatch.setattr(train_module, "read_settings", lambda *_: Config())
-    monkeypatch.setattr(init_from, "load_checkpoint", lambda path: SimpleNamespace(folder=path, require=lambda _: None))
+    monkeypatch.setattr(
+        init_from,
+        "load_checkpoint",
+        lambda path: SimpleNamespace(folder=path, require=lambda _: None, weights_sha256="0" * 64),
+    )
     return found
 
 

@@ -12,7 +12,7 @@ import soundfile
 
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import read_corpus
-from xtts_pipeline.errors import CorpusError, LayoutError, Reason
+from xtts_pipeline.errors import CorpusError, LayoutError
 
 SENTENCES = [f"Tür {number} öffnet sich für grüne Bären." for number in range(1, 11)]
 CLIPS = dict(zip((f"{number:03d}" for number in range(1, 11)), SENTENCES, strict=True))
@@ -299,14 +299,6 @@ def test_a_layout_is_read_without_an_option(tmp_path: Path, kind: str) -> None:
     assert (again.utterances, again.reading) == (corpus.utterances, corpus.reading)
 
 
-def test_a_stray_text_beside_the_sounds_hides_no_folder_of_texts(tmp_path: Path) -> None:
-    text_in_a_folder_beside_that_of_the_sounds(tmp_path)
-    (tmp_path / "wav" / "notes.txt").write_text("notes")
-    corpus = read_corpus(tmp_path)
-    assert [row.text for row in corpus.utterances] == SENTENCES
-    assert [rejected.id for rejected in corpus.rejections] == ["wav/notes"]
-
-
 @pytest.mark.parametrize(
     ("make", "remedy", "options"),
     [
@@ -414,27 +406,6 @@ def test_a_layout_refuses_options_that_it_has_no_use_for(tmp_path: Path) -> None
     text_beside_sound(tmp_path)
     with pytest.raises(CorpusError, match=r"a pairs corpus has no use for --delimiter ';'; leave it out"):
         read_corpus(tmp_path, ReadOptions("pairs", delimiter=";"))
-
-
-def test_folders_of_sounds_and_texts_lose_no_row(tmp_path: Path) -> None:
-    text_in_a_folder_beside_that_of_the_sounds(tmp_path)
-    (tmp_path / "wav" / "001.wav").unlink()
-    (tmp_path / "Txt" / "002.txt").unlink()
-    corpus = read_corpus(tmp_path)
-    assert len(corpus.utterances) == len(CLIPS) - 2
-    assert [(row.id, row.reason, row.detail) for row in corpus.rejections] == [
-        ("wav/001", Reason.AUDIO_MISSING, "no sound file wav/001.wav; the nearest name there is 010.wav"),
-        ("wav/002", Reason.BAD_ROW, "the sound has no transcript; expected 002.txt in Txt/"),
-    ]
-
-
-def test_a_transcript_in_another_encoding_names_the_option(tmp_path: Path) -> None:
-    text_beside_sound(tmp_path)
-    (tmp_path / "001.txt").write_bytes(SENTENCES[0].encode("cp1252"))
-    (rejection,) = read_corpus(tmp_path).rejections
-    assert rejection.detail == "byte 1 of the transcript is not UTF-8; give its --encoding, such as cp1252"
-    (tmp_path / "001.txt").write_bytes(SENTENCES[0].encode("utf-16"))
-    assert read_corpus(tmp_path).utterances[0].text == SENTENCES[0]
 
 
 @pytest.mark.parametrize(
