@@ -274,6 +274,8 @@ Cela coûte 2,375 milliards d'euros.
     cela coûte deux virgule trois cent soixante-quinze milliards d'euros.
 L'article L. 121-1 du code et le tome L coûtent ¥1,250.
     l'article l. cent vingt et un à un du code et le tome cinquante coûtent mille deux cent cinquante yens.
+Une carte au 1:25 000 ou au 1:1000, à 10:30.
+    une carte au un à vingt-cinq mille ou au un à mille, à dix heures trente.
 """
 
 

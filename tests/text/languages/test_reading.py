@@ -37,6 +37,11 @@ def test_long_texts_take_no_long_time(piece: str, language: str) -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
+def test_a_range_to_more_digits_than_python_converts_is_read(language: str) -> None:
+    assert not any(map(str.isdecimal, normalize("1-" + "1" * 5000, TextConfig(), language)))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
 def test_sums_in_each_currency_are_read_with_any_number_of_decimals(language: str) -> None:
     reading = {"de": German, "fr": French, "es": Spanish}[language]()
     for currency, noun in reading.words.currencies.items():

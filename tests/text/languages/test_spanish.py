@@ -276,6 +276,8 @@ Mide 1,80 m, de 1,50 a 1,80 m, y cuesta CHF 1,250.
     mide un metro ochenta, de uno coma cincuenta a uno coma ochenta metros, y cuesta mil doscientos cincuenta francos.
 Hoy hace 8°. Mañana, -5° en Ávila, o 5° bajo cero, en el 2° piso.
     hoy hace ocho grados. mañana, menos cinco grados en ávila, o cinco grados bajo cero, en el segundo piso.
+Un mapa a escala 1:25.000 o 1:1000, a las 10:30.
+    un mapa a escala uno a veinticinco mil o uno a mil, a las diez y media.
 """
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from xtts_pipeline.text.languages.reading import (
     DATE,
     FEMININE,
+    MAP_SCALE,
     MASCULINE,
     ROMAN,
     SCORE,
@@ -178,6 +179,7 @@ class French(Reading):
             (_OF_ALL, lambda match: "24 heures sur 24" if match[1] else "7 jours sur 7"),
             (_ELIDED, lambda match: f"{match[1]}'"),
             (_FIRST_OF_MONTH, "premier"),
+            (MAP_SCALE, rf"\1 {self.words.versus} \2"),
             (_TIME_RANGE, f" {self.words.to} "),
             (_TIME, self._time),
             (SCORE, rf"\1 {self.words.versus} \2"),

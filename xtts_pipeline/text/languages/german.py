@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from xtts_pipeline.text.languages.reading import (
     FEMININE,
+    MAP_SCALE,
     MASCULINE,
     NEUTER,
     ROMAN,
@@ -82,6 +83,15 @@ _TIME_RANGE = re.compile(r"(?<=:\d\d)(?: Uhr)? ?- ?(?=\d{1,2}:\d\d)|(?<=\d\.\d\d
 _TIME = re.compile(
     r"(?<![\w:.,])(?P<hour>[01]?\d|2[0-4])(?::(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?: Uhr| ?h(?!\w))?"
     r"|\.(?P<pointed>[0-5]\d) Uhr)(?![\w:])"
+)
+# Siegte mit 21:19, a score that could be a time.
+_RESULT = re.compile(
+    r"(?:(?<=mit )|(?<=gewann )|(?<=gewannen )|(?<=siegte )|(?<=siegten )|(?<=verlor )|(?<=unterlag )|(?<=endete )"
+    r"|(?<=zum )|(?<=beim ))(\d{1,3}):(\d\d)(?!\d|:| Uhr| ?h(?!\w))"
+)
+_DURATION = re.compile(
+    r"(?<![\w:.,])(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d)"
+    r"(?:(,\d{1,3})(?![\w:])|(?= (?:Minuten|Min\.?|min|Stunden|Std\.?)(?!\w)))"
 )
 _STREET = re.compile(r"(?<=[a-zäöüß])str\.(?=$| \d| [A-Z])")
 # 20,- and 20.- but not the first of 3.- und 5. Mai.
@@ -208,6 +218,9 @@ class German(Reading):
             (_PHONE, self._phone),
             (_POSTAL_CODE, self.groups),
             (_WHOLE_EUROS, ""),
+            (MAP_SCALE, rf"\1 {self.words.versus} \2"),
+            (_RESULT, rf"\1 {self.words.versus} \2"),
+            (_DURATION, lambda match: " ".join(filter(None, match.groups()[:3])) + (match[4] or "")),
             (_TIME_RANGE, " Uhr bis "),
             (_TIME, self._time),
             (_DATE, lambda match: self.read_date(match, match[1], match[2], match[3])),

@@ -32,6 +32,10 @@ _RANGE_OF_UNITS = re.compile(r"(?<=[\d ][€$£%]) ?- ?(?=\d)")
 _BY = re.compile(r"(?<=\d) ?x ?(?=\d)")
 DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
 SCORE = re.compile(r"(?<![\w.,:])(\d{1,3}):(\d{1,3})(?![\w:])")
+# 1:25.000, 1:25 000 and 1:1000 are no times.
+MAP_SCALE = re.compile(
+    r"(?<![\w.,:])(\d{1,3}):(\d{4,7}|\d{1,3}(?:\.\d{3}){0,2}\.\d00|(?<=\b1:)\d{1,3}(?: \d{3}){1,3})(?![\w:]|[.,]\d)"
+)
 _TWO_YEARS = re.compile(r"(?<![\w/.,])([12]\d{3})/(\d{4}|\d\d)(?![\w/.,]\d|\d)")
 _MONTH_OF_YEAR = re.compile(r"(?<![\w/.,])(0?[1-9]|1[0-2])/([12]\d{3})(?![\w/.,]\d|\d)")
 _LAST_WORDS_CHARACTERS = 60
@@ -270,7 +274,8 @@ class Reading(ABC):
         if match["high"] is not None:
             last, last_decimals = _digits(match, "high")
             is_years = len(low) == 4 and len(last) == 2
-            is_range = is_years or (self.is_plain_number(low) and int(last) > int(low)) or noun is not None
+            is_larger = self.is_plain_number(low) and (len(last) > MAX_DIGITS or int(last) > int(low))
+            is_range = is_years or is_larger or noun is not None
             words += f" {self.words.to if is_range else self.words.versus} "
             words += self._amount(match, "high", last, last_decimals, noun)
         if noun is not None:

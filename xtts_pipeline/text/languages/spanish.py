@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from xtts_pipeline.text.languages.reading import (
     DATE,
     FEMININE,
+    MAP_SCALE,
     MASCULINE,
     ROMAN,
     SCORE,
@@ -187,6 +188,7 @@ class Spanish(Reading):
             (_SHORT_DATE, lambda match: self.read_date(match, match[1], match[2], None)),
             (_PHONE, self.groups),
             (_CALLED_PHONE, self.groups),
+            (MAP_SCALE, rf"\1 {self.words.versus} \2"),
             (_TIME_RANGE, f" {self.words.to} "),
             (_TIME, self._time),
             (_HOUR, self._hour),
