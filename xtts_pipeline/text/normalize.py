@@ -42,6 +42,8 @@ def _with_shapes(letters: dict[int, str | None]) -> dict[int, str | None]:
 
 
 _TATWEEL: dict[int, str | None] = {0x0640: None}
+# Between numbers it is typed as a dash.
+_TATWEEL_DASH = re.compile(r"(?<=\d) ?\u0640+ ?(?=\d)")
 # One code point per letter: keyboards mix Arabic's yeh and kaf into Persian and Urdu.
 _YEH_AND_KAF = {**_TATWEEL, 0x064A: "\u06cc", 0x0649: "\u06cc", 0x0643: "\u06a9"}
 _LETTERS = {
@@ -113,6 +115,7 @@ def _plain(text: str, primary: str) -> str:
     if text.isascii():
         return _ASCII_CONTROLS.sub("", text.replace("`", "'")).strip()
     if primary in _LETTERS:
+        text = _TATWEEL_DASH.sub("-", text)
         text = text.translate(_LETTERS[primary])
     text = text.translate(_PLAIN_CHARACTERS)
     text = _STRAY_JOINERS.sub("", text)

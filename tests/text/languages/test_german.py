@@ -296,6 +296,16 @@ Der Philosoph I. Kant, ein Film nach 08/15 und der X. Parteitag.
     der philosoph i. kant, ein film nach nullachtfünfzehn und der zehnte parteitag.
 Das sagte Peter V. Der Zeuge schwieg im I. Akt.
     das sagte peter v. der zeuge schwieg im ersten akt.
+Die Karte im Maßstab 1:25.000, jene 1:25 000 oder 1:1000.
+    die karte im maßstab eins zu fünfundzwanzigtausend, jene eins zu fünfundzwanzigtausend oder eins zu eintausend.
+Kiel gewann 24:22, Bonn siegte mit 21:19.
+    kiel gewann vierundzwanzig zu zweiundzwanzig, bonn siegte mit einundzwanzig zu neunzehn.
+Um 14:30 war es aus.
+    um vierzehn uhr dreißig war es aus.
+Er lief 3:45 Minuten, dann 1:45,32 Minuten.
+    er lief drei fünfundvierzig minuten, dann eins fünfundvierzig komma drei zwei minuten.
+Die Fahrt dauert 2:05:30 Stunden, los geht es um 16:30 Uhr.
+    die fahrt dauert zwei null fünf dreißig stunden, los geht es um sechzehn uhr dreißig.
 """
 
 

@@ -69,6 +69,7 @@ def test_without_expanding_figures_have_one_form_of_digits() -> None:
 def test_other_languages_of_the_script_keep_their_own_letters() -> None:
     assert normalize("ھمہ كتاب", TextConfig(), "ur") == "ھمہ کتاب"
     assert normalize("كتاب ٢٪", TextConfig(expand=False), "ar") == "كتاب ٢٪"
+    assert normalize("١٠ـ٢٠ كـتاب", TextConfig(expand=False), "ar") == "١٠-٢٠ كتاب"
 
 
 @settings(max_examples=300, deadline=None)
@@ -89,6 +90,11 @@ PIECES = [
     *"۰۱۲۳۴۵۹0159.,:/-+#%٪٫٬&@=×÷±<> ()$€°½²℃م",
     "ه. ش",
     "ق.م",
+    "تلفن ",
+    "ساعت ",
+    "۰۰۰",
+    " نهایی",
+    "ـ",
     " مهر",
     " مرداد ",
     " ماه",
@@ -108,7 +114,28 @@ def test_no_figure_is_left_and_reading_twice_changes_nothing_more(pieces: list[s
 
 
 @pytest.mark.parametrize(
-    "piece", ["۱", "۱۱۱ ", "/۱", "-۱", "۱-", ":۱۱", "$", "$-۱", "٪", "۱٪", "۱م ", "۱ مهر", "+۱ ", "،۱", "ة", "۱/۱/"]
+    "piece",
+    [
+        "۱",
+        "۱۱۱ ",
+        "/۱",
+        "-۱",
+        "۱-",
+        ":۱۱",
+        "$",
+        "$-۱",
+        "٪",
+        "۱٪",
+        "۱م ",
+        "۱ مهر",
+        "+۱ ",
+        "،۱",
+        "ة",
+        "۱/۱/",
+        "/۰۰۰",
+        "۱ـ",
+        "تلفن ۱-",
+    ],
 )
 def test_time_is_linear_in_the_length_of_the_text(piece: str) -> None:
     start = time.thread_time()

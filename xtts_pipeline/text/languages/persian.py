@@ -67,11 +67,17 @@ _ABBREVIATION = re.compile(
         r"\.?(?!", r"(\.)?(?!"
     )
 )
-_THOUSANDS = re.compile(r"(?<=\d)[,٬](?=\d{3}(?!\d))")
+_THOUSANDS = re.compile(r"(?<=\d)[,٬،](?=\d{3}(?!\d))")
 _PHONE = re.compile(
-    r"(?<![\w.+-])(?:\+\d{1,3}(?:[ -]\d{2,8}){1,4}|\+\d{8,15}|[0۰]\d{1,3}-\d{5,8}|[0۰]\d{2,3}([ -])\d{3}\1\d{4})"
-    r"(?![\w-])"
+    r"(?<![\w.+-])(?:\+\d{1,3}(?:[ -]\d{2,8}){1,4}|\+\d{8,15}|(?:\([0۰]\d{1,3}\) ?|[0۰]\d{1,3}[ -])\d{5,8}"
+    r"|[0۰]\d{2,3}[ -]\d{3,4}[ -]\d{4})(?![\w-])"
 )
+# A telephone number without its area code, a postal code or a number of identity.
+_CODE = re.compile(r"(?<!\w)((?:تلفن|کد[ \u200c]?پستی|کد[ \u200c]?ملی)(?:: ?| ))(\d[\d-]{5,20}\d)(?![\w-])")
+# Prices are grouped by slashes or points: 1/200/000.
+_SLASHED_THOUSANDS = re.compile(r"(?<![\d./٫])[1-9۱-۹]\d{0,2}(?:[./]\d{3})*[./](?:000|۰۰۰)(?![\d/٫]|\.\d)")
+_SLASHED_CLOCK = re.compile(r"(?<=\bساعت )([01۰۱]?\d|[2۲][0-4۰-۴])[/.]([0-5۰-۵]\d)(?![\d/٫]|\.\d)")
+_FRACTION_OF = re.compile(r"(?<![\d./٫])([1-3۱-۳])/([2-8۲-۸])(?=[ \u200c](?:نهایی|فنجان|قاشق|پیمانه|لیوان|استکان))")
 _DATE = re.compile(r"(?<![\w./-])(\d{1,4})([/.-])(\d{1,2})\2(\d{1,4})(?![\w/-]|\.\d)")
 _DAY_OF_MONTH = re.compile(rf"(?<![\w.:/-])(\d{{1,2}}) ({_MONTH})(?![\w\u200c])(?=( ماه|( [,،]?\d{{2,4}}(?![\d/]))))?")
 _CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):(\d\d)(?::(\d\d))?(?![\w:])")
@@ -153,6 +159,15 @@ def _phone(match: re.Match[str]) -> str:
     return (f"{_PLUS} " if match[0].startswith("+") else "") + "، ".join(groups)
 
 
+def _code(match: re.Match[str]) -> str:
+    return match[1] + "، ".join(" ".join(group) for group in match[2].split("-") if group)
+
+
+def _fraction_of(match: re.Match[str]) -> str:
+    above, below = int(match[1]), int(match[2])
+    return f"{expand_numbers(str(above), 'fa')} {_nth(match[2])}" if above < below else match[0]
+
+
 def _date(match: re.Match[str]) -> str:
     first, separator, month, last = match.groups()
     year, day = (first, last) if len(first) in (2, 4) and len(last) <= 2 else (last, first)
@@ -229,6 +244,10 @@ def _decimal(match: re.Match[str]) -> str:
 _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (_THOUSANDS, ""),
     (_PHONE, _phone),
+    (_CODE, _code),
+    (_SLASHED_THOUSANDS, lambda match: re.sub("[./]", "", match[0])),
+    (_SLASHED_CLOCK, r"\1:\2"),
+    (_FRACTION_OF, _fraction_of),
     (_DATE, _date),
     (_DAY_OF_MONTH, _day_of_month),
     (_BARE_POINT, "0٫"),
