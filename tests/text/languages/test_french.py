@@ -276,6 +276,12 @@ L'article L. 121-1 du code et le tome L coûtent ¥1,250.
     l'article l. cent vingt et un à un du code et le tome cinquante coûtent mille deux cent cinquante yens.
 Une carte au 1:25 000 ou au 1:1000, à 10:30.
     une carte au un à vingt-cinq mille ou au un à mille, à dix heures trente.
+Karim M., 25 ans, lit E. M. Cioran.
+    karim m., vingt-cinq ans, lit e. m. cioran.
+M. Dupont, M. le maire, M. d'Ormesson, M. et Mme Gide.
+    monsieur dupont, monsieur le maire, monsieur d'ormesson, monsieur et madame gide.
+Env. 30 personnes. Cf. page 3. P. ex. ceci, max. 5 kg.
+    environ trente personnes. confer page trois. par exemple ceci, maximum cinq kilogrammes.
 """
 
 

@@ -306,6 +306,18 @@ Er lief 3:45 Minuten, dann 1:45,32 Minuten.
     er lief drei fünfundvierzig minuten, dann eins fünfundvierzig komma drei zwei minuten.
 Die Fahrt dauert 2:05:30 Stunden, los geht es um 16:30 Uhr.
     die fahrt dauert zwei null fünf dreißig stunden, los geht es um sechzehn uhr dreißig.
+König Charles III. wurde gekrönt. Zar Nikolaus II. dankte ab.
+    könig charles der dritte wurde gekrönt. zar nikolaus der zweite dankte ab.
+Am Hof Ludwigs XIV. und Elisabeths II. lebte man gut.
+    am hof ludwigs des vierzehnten und elisabeths der zweiten lebte man gut.
+Das ist Jan. Er lacht. Am 3. Jan. kam er, im Jan. 2020.
+    das ist jan. er lacht. am dritten januar kam er, im januar zweitausendzwanzig.
+D. h. wir gehen. Vgl. Seite 3. Ca. 30 Leute, Bücher o. Ä. und u. Ä. gibt es.
+    das heißt wir gehen. vergleiche seite drei. circa dreißig leute, bücher oder ähnliches und und ähnliches gibt es.
+Das ist Max. Er lacht. Es sind max. 5 Leute.
+    das ist max. er lacht. es sind maximal fünf leute.
+Z. B. M. E. Müller, m. E. gut.
+    zum beispiel m. e. müller, meines erachtens gut.
 """
 
 

@@ -278,6 +278,8 @@ Hoy hace 8°. Mañana, -5° en Ávila, o 5° bajo cero, en el 2° piso.
     hoy hace ocho grados. mañana, menos cinco grados en ávila, o cinco grados bajo cero, en el segundo piso.
 Un mapa a escala 1:25.000 o 1:1000, a las 10:30.
     un mapa a escala uno a veinticinco mil o uno a mil, a las diez y media.
+Washington D. C. es grande. P. ej. esto. Aprox. 30 personas.
+    washington d. c. es grande. por ejemplo esto. aproximadamente treinta personas.
 """
 
 

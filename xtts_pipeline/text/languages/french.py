@@ -102,6 +102,11 @@ _WORDS = Vocabulary(
         "p.": "page", "pp.": "pages", "sept.": "septembre",  # elsewhere `sept.` is the number seven
         "vol.": "volume", "chap.": "chapitre", "art.": "article", "fig.": "figure",
     },
+    abbreviations_in_context={
+        # Elsewhere M. is an initial.
+        "M.": r"(?<![A-ZÀ-Ý]\. )M\.(?= (?:[A-ZÀ-Ý]|l[ea] |l'|d'|d[eu] |et M))",
+        "max.": r"max\.(?= ?\d)", "min.": r"min\.(?= ?\d)",
+    },
     ending_abbreviations=frozenset(["etc.", "s.v.p."]),
     signs={
         "&": "et", "+": "plus", "=": "égale", "%": "pour cent", "‰": "pour mille", "@": "arobase", "§": "paragraphe",

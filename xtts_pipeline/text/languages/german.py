@@ -137,12 +137,13 @@ _WORDS = Vocabulary(
         "Hbf.": "Hauptbahnhof", "Hbf": "Hauptbahnhof", "Jan.": "Januar", "Feb.": "Februar", "Aug.": "August",
         "Sept.": "September", "Okt.": "Oktober", "Nov.": "November", "Dez.": "Dezember",
         "MwSt.": "Mehrwertsteuer", "bzgl.": "bezüglich", "u. v. m.": "und vieles mehr",
-        "e. V.": "eingetragener Verein", "o. g.": "oben genannt", "08/15": "nullachtfünfzehn",
+        "e. V.": "eingetragener Verein", "o. g.": "oben genannt", "o. Ä.": "oder Ähnliches", "u. Ä.": "und Ähnliches", "08/15": "nullachtfünfzehn",
     },
     number_abbreviations={
         "Nr.": "Nummer", "S.": "Seite", "Art.": "Artikel", "Abs.": "Absatz", "Bd.": "Band", "Kap.": "Kapitel",
         "Ziff.": "Ziffer",
     },
+    abbreviations_in_context={"Jan.": r"(?<=\d\. )Jan\.|Jan\.(?= ?\d)", "max.": r"max\.(?= ?\d)"},
     ending_abbreviations=frozenset(["usw.", "usf.", "etc.", "u.v.m.", "e.V."]),
     signs={
         "&": "und", "+": "plus", "=": "gleich", "%": "Prozent", "‰": "Promille", "@": "at", "§": "Paragraf",
@@ -298,8 +299,8 @@ class German(Reading):
         before = [word.lower() for word in words_before(match, 2)]
         ordinal = spell(number, "de", "ordinal")
         is_queen = name in _QUEENS
-        if name.endswith("s") and name[:-1] not in _QUEENS and name not in ("Johannes", "Pius", "Julius", "Franziskus"):
-            words = f"des {ordinal}n"
+        if name.endswith("s") and name not in _RULERS and name[:-1] in _RULERS:
+            words = f"{'der' if name[:-1] in _QUEENS else 'des'} {ordinal}n"
         elif set(before) & (_DATIVE | {"dem", "beim", "vom", "zum"}):
             words = f"{'der' if is_queen else 'dem'} {ordinal}n"
         elif set(before) & (_ACCUSATIVE | {"den"}):

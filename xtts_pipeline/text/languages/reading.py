@@ -41,6 +41,8 @@ _MONTH_OF_YEAR = re.compile(r"(?<![\w/.,])(0?[1-9]|1[0-2])/([12]\d{3})(?![\w/.,]
 _LAST_WORDS_CHARACTERS = 60
 # A number this long without separators is a telephone number or another code.
 MIN_CODE_DIGITS = 9
+# Capitalised, these are names or initials.
+_ALWAYS_SMALL = frozenset(["max.", "min.", "m. E.", "i. A.", "e. V.", "a. C.", "d. C."])
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -59,6 +61,7 @@ class Vocabulary:
 
     abbreviations: spaces in them are optional; `number_abbreviations` only stand before a number, and
     `ending_abbreviations` keep their full stop before a capital letter.
+    abbreviations_in_context: patterns of abbreviations that are names or words in other places.
     of: between a million and its unit, by the unit's first letter; "" is any other letter.
     address_signs: the signs in addresses, and `address_endings` those of sites of its countries.
     money: a sum from its words `whole`, `cents` and the name `cent`.
@@ -91,6 +94,7 @@ class Vocabulary:
     currencies: Mapping[str, Noun]
     cents: Mapping[str, Noun]
     fractions: Mapping[int, Noun]
+    abbreviations_in_context: Mapping[str, str] = field(default_factory=dict)
     of: Mapping[str, str] = field(default_factory=lambda: {"": " "})
 
     @property
@@ -217,9 +221,8 @@ class Reading(ABC):
         if not written.endswith("."):
             return words
         following = _WORD.match(match.string, match.end() + 1)
-        ends_sentence = (
-            written in self.words.ending_abbreviations and following is not None and following[0][0].isupper()
-        )
+        may_end = written[0].lower() + written[1:] in self.words.ending_abbreviations
+        ends_sentence = may_end and following is not None and following[0][0].isupper()
         return f"{words}." if match.end() == len(match.string) or ends_sentence else words
 
     def _dotted(self, match: re.Match[str]) -> str:
@@ -349,11 +352,19 @@ class Reading(ABC):
 
     @cached_property
     def _abbreviated_words(self) -> Mapping[str, str]:
-        return {written.replace(" ", ""): words for written, words in self.words.abbreviations.items()}
+        return {written.replace(" ", ""): words for written, words in self._written_abbreviations.items()}
+
+    @cached_property
+    def _written_abbreviations(self) -> Mapping[str, str]:
+        small = self.words.abbreviations.keys() - _ALWAYS_SMALL
+        capitalised = {_capitalised(written): _capitalised(self.words.abbreviations[written]) for written in small}
+        return {**capitalised, **self.words.abbreviations}
 
     @cached_property
     def _abbreviation(self) -> re.Pattern[str]:
-        written = alternatives(self.words.abbreviations).replace(r"\ ", " ?")
+        anywhere = self._written_abbreviations.keys() - self.words.abbreviations_in_context.keys()
+        written = alternatives(anywhere).replace(r"\ ", " ?")
+        written = "|".join([written, *self.words.abbreviations_in_context.values()])
         # 5 min. are minutes.
         units = alternatives(self.words.units)
         return re.compile(rf"(?<![\w.])(?!(?<=\d )(?:{units})\.)({written})(?!\w)")
@@ -379,6 +390,10 @@ class Reading(ABC):
 def alternatives(words: Iterable[str]) -> str:
     """Return a pattern that matches any of the words, the longest first."""
     return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))
+
+
+def _capitalised(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def word_set(words: str) -> frozenset[str]:
