@@ -80,6 +80,7 @@ _WORDS = Vocabulary(
     versus="à",
     slash="sur",
     per="par",
+    power="puissance",
     million=Noun("million", "millions"),
     money="{whole} {cents}",
     of={**dict.fromkeys("aeéiouhy", " d'"), "": " de "},
@@ -129,6 +130,8 @@ _WORDS = Vocabulary(
     units={
         "%": Noun("pour cent", "pour cent"), "‰": Noun("pour mille", "pour mille"),
         "km/h": Noun("kilomètre à l'heure", "kilomètres à l'heure"),
+        "mm²": Noun("millimètre carré", "millimètres carrés"),
+        "m/s²": Noun("mètre par seconde carrée", "mètres par seconde carrée"),
         "m/s": Noun("mètre par seconde", "mètres par seconde"), "km": Noun("kilomètre", "kilomètres"),
         "m": Noun("mètre", "mètres"), "cm": Noun("centimètre", "centimètres"), "mm": Noun("millimètre", "millimètres"),
         "km²": Noun("kilomètre carré", "kilomètres carrés"), "m²": Noun("mètre carré", "mètres carrés"),

@@ -7,6 +7,7 @@ so the time is linear in the length of the text.
 import re
 from collections.abc import Callable
 
+from xtts_pipeline.text.languages.powers import write_powers
 from xtts_pipeline.text.numbers import MAX_DIGITS, expand_numbers, set_apart
 
 _HEH, _HAMZA_ABOVE = "\u0647", "\u0654"
@@ -38,6 +39,7 @@ _GREGORIAN_MONTHS = (
 _AMBIGUOUS_MONTHS = frozenset({"تیر", "مهر", "آذر", "دی", "بهمن", "مارس", "مه"})
 _PERCENT, _POINT, _DOT, _AND, _TO, _AGAINST = "درصد", "ممیز", "نقطه", "و", "تا", "بر"
 _MINUS, _PLUS, _MINUTES, _SECONDS, _NUMBER = "منفی", "مثبت", "دقیقه", "ثانیه", "شماره" + _HAMZA_ABOVE
+_TO_THE_POWER = "به توان"
 _CURRENCIES = {"$": "دلار", "€": "یورو", "£": "پوند", "¥": "ین", "₺": "لیر", "₽": "روبل", "₹": "روپیه"}
 _CENTS = {"$": "سنت", "€": "سنت", "£": "پنس"}
 _UNITS = {
@@ -124,7 +126,7 @@ def expand_persian(text: str) -> str:
 
     A number with a leading zero, such as a telephone number, is read digit by digit.
     """
-    text = _ABBREVIATION.sub(_abbreviation, text)
+    text = _ABBREVIATION.sub(_abbreviation, write_powers(text, _TO_THE_POWER, _MINUS))
     text = _VULGAR.sub(_fraction, text)
     if any(map(str.isdecimal, text)):
         for pattern, read in _RULES:

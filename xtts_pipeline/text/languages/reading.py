@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from xtts_pipeline.text.languages.addresses import address_reader
+from xtts_pipeline.text.languages.powers import write_powers
 from xtts_pipeline.text.numbers import MAX_DIGITS, plain_digits, set_apart, spell
 
 Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str] | str]
@@ -76,6 +77,7 @@ class Vocabulary:
     versus: str
     slash: str
     per: str
+    power: str
     money: str
     half: str
     half_more: str
@@ -165,7 +167,7 @@ class Reading(ABC):
 
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
-        text = self._read_addresses(text)
+        text = self._read_addresses(write_powers(text, self.words.power, self.words.minus))
         text = self._number_abbreviation.sub(lambda match: f"{self._number_words[match[1]]} ", text)
         text = self._abbreviation.sub(self._abbreviated, text)
         if re.search("[IVXL]", text):

@@ -93,6 +93,7 @@ _WORDS = Vocabulary(
     versus="a",
     slash="sobre",
     per="por",
+    power="elevado a",
     million=Noun("millón", "millones"),
     money="{whole} con {cents} {cent}",
     of={"": " de "},
@@ -137,6 +138,8 @@ _WORDS = Vocabulary(
     units={
         "%": Noun("por ciento", "por ciento"), "‰": Noun("por mil", "por mil"),
         "km/h": Noun("kilómetro por hora", "kilómetros por hora"),
+        "mm²": Noun("milímetro cuadrado", "milímetros cuadrados"),
+        "m/s²": Noun("metro por segundo al cuadrado", "metros por segundo al cuadrado"),
         "m/s": Noun("metro por segundo", "metros por segundo"), "km": Noun("kilómetro", "kilómetros"),
         "m": Noun("metro", "metros"), "cm": Noun("centímetro", "centímetros"), "mm": Noun("milímetro", "milímetros"),
         "km²": Noun("kilómetro cuadrado", "kilómetros cuadrados"), "m²": Noun("metro cuadrado", "metros cuadrados"),
