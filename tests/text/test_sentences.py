@@ -53,6 +53,25 @@ def is_one_character(text: str) -> bool:
         ("en", ["It costs $3.14, or 1,000.5 in all.", "At 10:30 it closed."]),
         ("en", ["No. 5 is alive.", "He said no.", "Then he left."]),
         ("en", ["Call ext. 5 on Mar. 5 in Rome.", "It may.", "Then go."]),
+        (
+            "en",
+            [
+                "It is at 10 a.m. Monday, 7 p.m. Eastern or 5 p.m. EST, and at 9 a.m. May 3.",
+                "He came at 5 p.m.",
+                "Mary left.",
+            ],
+        ),
+        (
+            "en",
+            [
+                "Adm. Nelson met Cmdr. Lee in Ft. Worth on King Jr. Day.",
+                "Apple Inc. CEO Ann Lee left Acme Inc.",
+                "He too.",
+            ],
+        ),
+        ("en", ["Pvt. Fox saw Supt. Ray and Cpl. Day.", "The room is 12 ft. long."]),
+        ("de", ["Das Essen, das ich mag.", "Mag. Huber und Dr. med. Wolf von M\u00fcller & Co. KG, Abt. B."]),
+        ("es", ["El Arq. Gil y la Mtra. Paz vinieron con el Mtro. Sol.", "Luego."]),
         ("en", ["The U.S. is large.", "So am I.", "So are you."]),
         ("en", ["Smith & Co. was sold to Acme Inc. in May.", "Brown Ltd.", "Nobody bought it."]),
         ("en", ['"Where to?" she asked.', '"Home."', "(He was tired.)", "Then he left."]),

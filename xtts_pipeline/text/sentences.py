@@ -10,7 +10,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from xtts_pipeline.config.languages import primary_language
-from xtts_pipeline.text.languages.english_words import ABBREVIATIONS, BEFORE_NUMBERS, MONTHS
+from xtts_pipeline.text.languages.english_figures import TIME_GOES_ON
+from xtts_pipeline.text.languages.english_words import ABBREVIATIONS, BEFORE_NAMES, BEFORE_NUMBERS, MONTHS
 from xtts_pipeline.text.languages.french import French
 from xtts_pipeline.text.languages.german import German
 from xtts_pipeline.text.languages.spanish import Spanish
@@ -55,6 +56,9 @@ _NO_SPACE_NEEDED = frozenset(_FULL_MARKS + "\uff1b\uff1a\u061b")
 
 # These end a sentence only before a capital letter.
 _ENDING_ABBREVIATIONS = frozenset(["etc", "co", "corp", "inc", "ltd", "jr", "sr", "esq", "a.m", "p.m", "bros"])
+# At the space after a point: 10 a.m. Monday, King Jr. Day, Acme Inc. CEO Ann Lee.
+_NAME_GOES_ON = r"(?:(?<=[Jj]r\.)|(?<=[Ii]nc\.)|(?<=[Cc]orp\.))\s(?:Day|Award|Blvd|CEO|CFO|President)(?!\w)"
+_GOES_ON = {"en": re.compile(rf"(?<=[aApP]\.[mM]\.){TIME_GOES_ON}|{_NAME_GOES_ON}")}
 # These are abbreviations only before a number.
 _BEFORE_NUMBERS = frozenset(BEFORE_NUMBERS) | {"vol", "nr"}
 _ABBREVIATIONS = {
@@ -62,8 +66,9 @@ _ABBREVIATIONS = {
     | frozenset(
         [
             "st",
-            "sen",
-            "rep",
+            *(name.lower() for name in BEFORE_NAMES if name != "Ft"),
+            "cmdr",
+            "supt",
             "ph.d",
             "cf",
             "viz",
@@ -73,13 +78,15 @@ _ABBREVIATIONS = {
             *(month[:3].lower() for month in MONTHS if month != "May"),
         ]
     ),
-    "de": German.words.inner_points | {"fr", "str"},
+    "de": German.words.inner_points | {"fr", "str", "co", "med", "phil", "jur", "abt"},
     "fr": French.words.inner_points | {"mme", "mmes", "mlle", "st", "ste"},
-    "es": Spanish.words.inner_points,
+    "es": Spanish.words.inner_points | {"arq", "mtro", "mtra"},
     "pt": frozenset(["sr", "sra", "srta", "dra", "profa", "av", "exmo", "exma"]),
     "it": frozenset(["sig", "dott", "prof", "dr", "ecc"]),
     "nl": frozenset(["dhr", "mevr", "dr", "prof", "bijv", "ca"]),
 }
+# In small letters these are other words: 5 ft. tall, das ich mag.
+_CAPITAL_ABBREVIATIONS = {"en": frozenset({"Ft"}), "de": frozenset({"Mag"})}
 _ANY_LANGUAGE = frozenset(["dr", "prof", "st", "mr", "mrs"])
 # Languages in which a point after a number marks an ordinal: `Am 3. Oktober`.
 _ORDINAL_POINT = frozenset(
@@ -163,6 +170,9 @@ def _ends_sentence(paragraph: str, start: int, match: re.Match[str], language: s
     # "Where to?" she asked. And so... on. Where sentences begin with capitals also: 5 ft. tall.
     if following.islower() and (closers or marks in ("...", "\u2026") or (marks == "." and is_capital)):
         return False
+    goes_on = _GOES_ON.get(language)
+    if goes_on and not closers and goes_on.match(paragraph, match.end("marks")):
+        return False
     before = paragraph[max(start, match.start() - LONGEST_ABBREVIATION) : match.start()]
     return marks != "." or bool(closers) or not _is_abbreviation(before, following, language)
 
@@ -175,7 +185,8 @@ def _is_abbreviation(before: str, following: str, language: str) -> bool:
     if word.isdigit():
         return word == before or (language in _ORDINAL_POINT and len(word) <= 2)
     is_street = language == "de" and following.isdigit() and lower.endswith("str")  # Goethestr. 12
-    if is_street or lower in _ABBREVIATIONS.get(language, frozenset()) | _ANY_LANGUAGE:
+    is_capital = word in _CAPITAL_ABBREVIATIONS.get(language, frozenset())
+    if is_street or is_capital or lower in _ABBREVIATIONS.get(language, frozenset()) | _ANY_LANGUAGE:
         return True
     if lower in _ENDING_ABBREVIATIONS:
         return not following.isupper()

@@ -13,6 +13,7 @@ from xtts_pipeline.text.languages.english_figures import (
 )
 from xtts_pipeline.text.languages.english_words import (
     ABBREVIATIONS,
+    BEFORE_NAMES,
     BEFORE_NUMBERS,
     DOTTED_WORDS,
     MONTHS,
@@ -21,6 +22,7 @@ from xtts_pipeline.text.languages.english_words import (
     TITLES,
     UNITS,
     WEEKDAYS,
+    small_letters,
 )
 from xtts_pipeline.text.languages.reading import roman_value
 from xtts_pipeline.text.numbers import set_apart
@@ -57,6 +59,10 @@ _TITLE_BEFORE_NAME = re.compile(r"(?<![\w.])(Mr|Mrs|Ms|Dr|Prof|St)(?= [A-Z])")
 _NUMBER_AHEAD = re.compile(
     rf"(?<![\w.])({'|'.join(BEFORE_NUMBERS)})\. ?(?=\d|(?-i:[IVXLC]{{2,}}|[VX])(?!\w))", re.IGNORECASE
 )
+_NUMBER_NO = re.compile(r"(?<=[\w,;] )No (?=\d{1,3}(?!\d|[.,]\d))")
+_BEFORE_NAME = re.compile(rf"(?<![\w.])(?<!\d )({'|'.join(BEFORE_NAMES)})\.(?= [A-Z])")
+_AGAINST = re.compile(r"(?<![\w.'])([A-Z][\w.']{0,30} )v\.(?= [A-Z])")
+_CIRCA = re.compile(r"(?<![\w.])c\. ?(?=(?:1\d|[2-9])\d\d(?!\d))")
 # Jan alone is a name as well.
 _MONTH = re.compile(r"(?<![\w.])((?<=\b[iI]n )Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.(?! ?\d)(?!\w)")
 _DOTTED_WORD = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, DOTTED_WORDS))})(?:(\.)|(?!\w))(?!\w)", re.IGNORECASE)
@@ -74,7 +80,8 @@ _DOES = "am have had can could will would do did must should might think know wa
 _DOES += " thought knew wanted liked loved found went made wrote bought play played mean said use used hope guess just"
 _PRONOUN = re.compile(rf"'(?:m|d|ll|ve)(?!\w)| (?:{'|'.join(_DOES.split())})(?:n't)?(?!\w)")
 _CENTURY = re.compile(r"(?<![\w.])([IVX]{1,6}) (?=century|centuries|dynasty)")
-_OF_A_RULER = re.compile(r"(?=[,.;:)!?'\"]|$| (?:of|reigned|ruled|abdicated) | and the )")
+_RULER_DID = "of|in|to|by|from|at|on|with|was|died|became|married|succeeded|reigned|ruled|abdicated"
+_OF_A_RULER = re.compile(rf"(?=[,.;:)!?'\"]|$| (?:{_RULER_DID}) | and the )")
 _VULGAR = re.compile(f"([{''.join(_FRACTIONS)}])")
 _POWER = re.compile(f"(?<=[^\\W_]) ?([{''.join(_POWERS)}])")
 _SHARP = re.compile(r"(?<=\b[A-G])#(?!\w)")
@@ -114,16 +121,18 @@ def expand_english(text: str) -> str:
     if has_sign or has_figures:
         text = _TWO_INITIALS.sub(lambda match: " ".join(match[0]), text)
     if has_figures:
-        text = expand_figures(text)
+        text = expand_figures(_NUMBER_NO.sub("number ", text))
     if has_inner_stop:
-        text = _DOTTED_WORD.sub(lambda match: DOTTED_WORDS[match[1].lower()] + _stop_of(match), text)
+        text = _DOTTED_WORD.sub(lambda match: DOTTED_WORDS[small_letters(match[1])] + _stop_of(match), text)
         text = _LETTERS.sub(lambda match: match[1].replace(".", " ") + _stop_of(match), text)
     text = _MPH.sub("miles per hour", text)
     return _expand_signs(text) if has_sign else text
 
 
 def _expand_abbreviations(text: str) -> str:
-    text = _NUMBER_AHEAD.sub(lambda match: f"{BEFORE_NUMBERS[match[1].lower()]} ", text)
+    text = _BEFORE_NAME.sub(lambda match: BEFORE_NAMES[match[1]], text)
+    text = _CIRCA.sub("circa ", _AGAINST.sub(r"\1versus", text))
+    text = _NUMBER_AHEAD.sub(lambda match: f"{BEFORE_NUMBERS[small_letters(match[1])]} ", text)
     text = _DRIVE.sub(lambda match: f"{match[1]}drive{_stop_before(match)}", text)
     text = _ABBREVIATION.sub(_abbreviation, text)
     text = _SAINT_OR_STREET.sub(_saint_or_street, text)
@@ -145,7 +154,8 @@ def _roman(match: re.Match[str]) -> str:
     *others, word = (word.strip("\"'([") or "-" for word in before.split())
     is_capital = word[0].isupper()
     # The letter of a middle name.
-    if len(numeral) == 1 and match.string[end : end + 1] == "." and end + 1 < len(match.string):
+    is_chapter = is_capital and word.lower() in NUMBERED - {"mark"}
+    if len(numeral) == 1 and match.string[end : end + 1] == "." and end + 1 < len(match.string) and not is_chapter:
         return numeral
     number = str(roman_value(numeral))
     if word == "the" and others and others[-1].capitalize() in RULERS:
@@ -174,7 +184,7 @@ def _century(match: re.Match[str]) -> str:
 
 
 def _abbreviation(match: re.Match[str]) -> str:
-    word = match[1].lower()
+    word = small_letters(match[1])
     if word in _MAY_END:
         return ABBREVIATIONS[word] + _stop_before(match)
     return ABBREVIATIONS[word] + full_stop(match, before_capital=word in _ENDING)

@@ -10,7 +10,15 @@ from functools import lru_cache
 
 from num2words import num2words
 
-from xtts_pipeline.text.languages.english_words import CURRENCIES, MONTHS, PER_WORDS, PLURALS, SCALES, UNITS
+from xtts_pipeline.text.languages.english_words import (
+    CURRENCIES,
+    MONTHS,
+    PER_WORDS,
+    PLURALS,
+    SCALES,
+    UNITS,
+    small_letters,
+)
 from xtts_pipeline.text.numbers import MAX_DIGITS, set_apart
 
 _DEGREES = {"c": "celsius", "f": "fahrenheit"}
@@ -44,7 +52,8 @@ _MINUS_MONEY = re.compile(rf"(?<![\w-])-(?=[{_SYMBOLS}] ?\.?\d)")
 _TO_MONEY = re.compile(rf"(?<=[\dkKmMBn])-(?=[{_SYMBOLS}] ?\d)")
 _CENTS = re.compile(rf"([{_SYMBOLS}]) ?\.(?=\d)")
 _MONEY = re.compile(
-    rf"(?:(?<!\w)US)?([{_SYMBOLS}]) ?({_FIGURE})(?:\.(\d+))?(?:-({_NUMBER})(?![\d-]))?(?: ?({_SCALE})\b)?",
+    rf"(?:(?<!\w)US)?([{_SYMBOLS}]) ?({_FIGURE})(?:\.(\d+))?(?:-({_NUMBER})(?![\d-]))?"
+    rf"(?:(?: ?|-(?=(?:hundred|thousand|million|billion|trillion)\b))({_SCALE})\b)?",
     re.IGNORECASE,
 )
 _MONEY_AFTER = re.compile(
@@ -86,6 +95,12 @@ _CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):([0-5]\d):(?!00)([0-5]\d)(?![\w:])")
 _TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?::00)?(?: ?([ap])(?:m|\.m(\.)?))?(?![\w:])", re.IGNORECASE)
 _HOUR = re.compile(r"(?<![\w:.,])(1[0-2]|0?[1-9]) ?([ap])(?:m|\.m(\.)?)(?!\w)", re.IGNORECASE)
 _HOURS_MINUTES = re.compile(r"(?<![\w.:,])(\d{1,3}) ?h ?(\d{1,2}) ?m(?:in)?(?!\w)")
+_DAY = "(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:Mon|Tues?|Wed|Thu(?:rs?)?|Fri|Sat|Sun)\\.)"
+_ZONE = "(?:(?:[ECMP][SD]?|GM|BS|IS|CES?|JS|AE[SD]|AK[SD]|HS)T|UTC)"
+_ZONE_NAME = "(?:Eastern|Central|Mountain|Pacific)(?! (?!Time|Standard|Daylight)[A-Z])"
+# What may follow `a.m.` within a sentence: a day, a date, a time zone.
+TIME_GOES_ON = rf"\s(?:{_DAY}|(?:{_MONTH})\.? (?:\d|[a-z-]{{1,14}}(?:st|nd|rd|th)\b)|{_ZONE}|{_ZONE_NAME})(?!\w)"
+_TIME_GOES_ON = re.compile(TIME_GOES_ON)
 _RATIO = re.compile(r"(?<![\w:.,])(\d{1,4}(?:\.\d{1,3})?):(\d{1,4})(?![\w:])")
 _TEMPERATURE = re.compile(r" ?\u00b0 ?([CF])?(?!\w)", re.IGNORECASE)
 _HEIGHT = re.compile(r"(?<![\w.,'\u00b0])(\d{1,2})' ?(\d{1,2})(\"|'')?(?!\w)")
@@ -110,6 +125,9 @@ _NEGATIVE = re.compile(r"(?:(?<=[\s(])|(?<=^))-(?=\.?\d)")
 _WHOLE = re.compile(_FIGURE)
 _TOUCHING = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _LETTER_NEXT = re.compile(r" [\"'(]?[^\W\d_]")
+_ARTICLE = re.compile(r"(?<!\w)[aA]n? \Z")
+_ARTICLE_NUMBER = re.compile(r"(?<!\w)[aA]n? [\d.,]{1,9} ?\Z")
+_NOUN_NEXT = re.compile(r"[ -](?!(?:to|or|and) )[a-z]")
 _IS_ONE = re.compile(r"(?<![\d.,/-])1 ?\Z")
 _SIGNED = re.compile(r"([~<>#\u00a7]) ?(?=\d)|(?<=\d) ?\* ?(?=\d)|(?<=\w)\^(?=\d)|(?<=\d)/(?=\d)")
 _SIGNED_WORDS = {"~": "about ", "<": "less than ", ">": "greater than ", "#": "number ", "\u00a7": "section "}
@@ -176,7 +194,11 @@ def month_of(written: str) -> str:
 
 def _money(match: re.Match[str]) -> str:
     sign, whole, fraction, last, scale = match.groups()
-    return set_apart(_sum(sign, whole, fraction, scale, last), match)
+    string, start = match.string, match.start()
+    # a $20 bill
+    is_single = _ARTICLE.search(string, max(0, start - 3), start) and _NOUN_NEXT.match(string, match.end())
+    is_single = bool(is_single and (scale or not fraction))
+    return set_apart(_sum(sign, whole, fraction, scale, last, is_single=is_single), match)
 
 
 def _money_after(match: re.Match[str]) -> str:
@@ -185,12 +207,16 @@ def _money_after(match: re.Match[str]) -> str:
     return set_apart(f"{_decimal(first)} to {said}" if first else said, match)
 
 
-def _sum(sign: str, whole: str, fraction: str | None, scale: str | None, last: str | None) -> str:
+def _sum(
+    sign: str, whole: str, fraction: str | None, scale: str | None, last: str | None, *, is_single: bool = False
+) -> str:
     unit, part = CURRENCIES[sign]
     if last or scale or (fraction and len(fraction) != 2):
         amounts = [_decimal(f"{whole}.{fraction}" if fraction else whole), *([_decimal(last)] if last else [])]
-        words = (" to ".join(amounts), SCALES.get((scale or "").lower()), plural(unit))
+        words = (" to ".join(amounts), SCALES.get(small_letters(scale or "")), unit if is_single else plural(unit))
         return " ".join(filter(None, words))
+    if is_single:
+        return f"{spoken(whole)} {unit}"
     said = [_amount(whole, unit)] if _plain_digits(whole).strip("0") or not fraction else []
     if fraction and (fraction.strip("0") or not said):
         said.append(_amount(fraction, part))
@@ -268,7 +294,8 @@ def _fraction(match: re.Match[str]) -> str:
 
 def _half_of_day(letter: str, stop: str | None, match: re.Match[str]) -> str:
     """Return `a m` or `p m`, with the full stop if it ends the sentence."""
-    return f" {letter.lower()} m{full_stop(match, before_capital=True) if stop else ''}"
+    goes_on = _TIME_GOES_ON.match(match.string, match.end()) is not None
+    return f" {letter.lower()} m{full_stop(match, before_capital=not goes_on) if stop else ''}"
 
 
 def _hour(match: re.Match[str]) -> str:
@@ -303,7 +330,11 @@ def _height(match: re.Match[str]) -> str:
 
 def _measure(match: re.Match[str]) -> str:
     unit, power, per = match["unit"], match["power"], match["per"]
+    string, start = match.string, match.start()
     is_single = match["between"] == "-" or _is_one(match)
+    # a 5 km run
+    if not per and _NOUN_NEXT.match(string, match.end()):
+        is_single |= _ARTICLE_NUMBER.search(string, max(0, start - 14), start) is not None
     words = {"s": "second", "in": "inch"}.get(unit) or unit_of(unit)
     words = f"{'-' if match['between'] == '-' else ' '}{_POWERS[power]}{words if is_single else plural(words)}"
     if per:

@@ -14,6 +14,10 @@ ABBREVIATIONS = {
 DOTTED_WORDS = {
     "e.g": "for example", "i.e": "that is", "a.k.a": "also known as", "ph.d": "p h d", "q.v": "which see",
 }
+# Only with a capital letter, and before another: the last rep. of a set.
+BEFORE_NAMES = {
+    "Sen": "senator", "Rep": "representative", "Adm": "admiral", "Cpl": "corporal", "Pvt": "private", "Ft": "fort",
+}
 BEFORE_NUMBERS = {
     "fig": "figure", "figs": "figures", "p": "page", "pp": "pages", "ch": "chapter", "sec": "section", "no": "number",
     "nos": "numbers", "eq": "equation", "vols": "volumes", "art": "article",
@@ -94,3 +98,8 @@ TITLES = frozenset([
     "Saint", "Bishop",
 ])
 # fmt: on
+
+
+def small_letters(word: str) -> str:
+    """Return the word in small letters that the tables have; re.IGNORECASE takes \u017f for s and \u0131 for i."""
+    return word.lower().translate({0x17F: "s", 0x131: "i"})
