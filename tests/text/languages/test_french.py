@@ -282,6 +282,20 @@ M. Dupont, M. le maire, M. d'Ormesson, M. et Mme Gide.
     monsieur dupont, monsieur le maire, monsieur d'ormesson, monsieur et madame gide.
 Env. 30 personnes. Cf. page 3. P. ex. ceci, max. 5 kg.
     environ trente personnes. confer page trois. par exemple ceci, maximum cinq kilogrammes.
+Cela fait 500 km2, 3 m3 et 3 mm2.
+    cela fait cinq cents kilomètres carrés, trois mètres cubes et trois millimètres carrés.
+Le 1 000e match et le 10 000e.
+    le millième match et le dix millième.
+Il mesure 1m80 et joue en 4-4-2.
+    il mesure un mètre quatre-vingts et joue en quatre-quatre-deux.
+À 14:30:05, puis à 14:30:00.
+    à quatorze heures trente cinq secondes, puis à quatorze heures trente.
+À 9,81 m/s², il y en a 10¹².
+    à neuf virgule quatre-vingt-un mètres par seconde carrée, il y en a dix puissance douze.
+C'est 10⁻⁶, et 5².
+    c'est dix puissance moins six, et cinq au carré.
+Ouvert de 20-2h, 8-10 h, 20h30-22h.
+    ouvert de vingt à deux heures, huit à dix heures, vingt heures trente à vingt-deux heures.
 """
 
 

@@ -318,6 +318,22 @@ Das ist Max. Er lacht. Es sind max. 5 Leute.
     das ist max. er lacht. es sind maximal fünf leute.
 Z. B. M. E. Müller, m. E. gut.
     zum beispiel m. e. müller, meines erachtens gut.
+Das sind 500 km2, 3 m3 oder 3 mm2.
+    das sind fünfhundert quadratkilometer, drei kubikmeter oder drei quadratmillimeter.
+Etwa 10⁶ Menschen sind da.
+    etwa zehn hoch sechs menschen sind da.
+Sie spielen im 4-4-2, die Zahlen waren 10-12-14.
+    sie spielen im vier-vier-zwei, die zahlen waren zehn, zwölf, vierzehn.
+Rufen Sie +49 (0)30 1234567 an.
+    rufen sie plus vier neun, null, drei null, eins zwei drei vier fünf sechs sieben an.
+2 EL Zucker und 1 TL Salz. § 5 Abs. 1 S. 2 gilt, siehe S. 3.
+    zwei esslöffel zucker und ein teelöffel salz. paragraf fünf absatz eins satz zwei gilt, siehe seite drei.
+Hartz IV wurde abgeschafft.
+    hartz vier wurde abgeschafft.
+1 Dose Tomaten, 1 Zwiebel, 1 Prise Salz, 1 Kaffee mit 1 Gurke.
+    eine dose tomaten, eine zwiebel, eine prise salz, ein kaffee mit einer gurke.
+Es sind 9,81 m/s2 und 10⁻⁶ m, also 5².
+    es sind neun komma acht eins meter pro quadratsekunde und zehn hoch minus sechs meter, also fünf quadrat.
 """
 
 

@@ -280,6 +280,20 @@ Un mapa a escala 1:25.000 o 1:1000, a las 10:30.
     un mapa a escala uno a veinticinco mil o uno a mil, a las diez y media.
 Washington D. C. es grande. P. ej. esto. Aprox. 30 personas.
     washington d. c. es grande. por ejemplo esto. aproximadamente treinta personas.
+A 9,81 m/s² hay 10¹².
+    a nueve coma ochenta y uno metros por segundo al cuadrado hay diez elevado a doce.
+Son 10⁻⁶, y 5².
+    son diez elevado a menos seis, y cinco al cuadrado.
+A las 21.30 y a la 1.05, a las 14:30:05.
+    a las veintiuna treinta y a la una y cinco, a las catorce horas, treinta minutos y cinco segundos.
+Hornear a 180º. Hornear a 200º durante 5 min. El 70º aniversario.
+    hornear a ciento ochenta grados. hornear a doscientos grados durante cinco minutos. el septuagésimo aniversario.
+La XXI edición y el V centenario.
+    la vigésima primera edición y el quinto centenario.
+De los siglos XV, XVI y XVII al s. XX, en los ss. IV-VI.
+    de los siglos quince, dieciséis y diecisiete al siglo veinte, en los siglos cuarto a sexto.
+Juegan un 4-4-2.
+    juegan un cuatro-cuatro-dos.
 """
 
 

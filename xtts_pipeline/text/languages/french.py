@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from xtts_pipeline.text.languages.reading import (
     DATE,
     FEMININE,
-    MAP_SCALE,
     MASCULINE,
     ROMAN,
     SCORE,
@@ -41,7 +40,8 @@ _LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) (?!(?<=rticle )L(?!\w))({ROMA
 _ROYAL = re.compile(rf"(?<!\w)([A-ZÀÂÉÈÊÎÔ][a-zàâçéèêëîïôûü]{{2,20}}) ({ROMAN})(?![.']\w)")
 _ROMAN_ORDINAL = re.compile(r"(?<!\w)(?:(I)(er|re|ère)|([IVX]{1,6})(e|ème|ème)s?)(?!\w)")
 _ORDINAL = re.compile(
-    r"(?<![\w.,])(\d{1,4})(?:(ers?)|(i?[èe]res?|res?)|(nds?|d)|(ndes?|de)|(i?[eè]me?s?|es?))(?!['\w])"
+    r"(?<![\w.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3}|\d{1,4})"
+    r"(?:(ers?)|(i?[èe]res?|res?)|(nds?|d)|(ndes?|de)|(i?[eè]me?s?|es?))(?!['\w])"
 )
 _MONTHS = (
     "janvier",
@@ -59,7 +59,12 @@ _MONTHS = (
 )
 _FIRST_OF_MONTH = re.compile(rf"(?<![\w.,/-])1(?= (?:{'|'.join(_MONTHS)})(?!\w))")
 _SHORT_DATE = re.compile(r"(?:(?<=[Ll]e )|(?<=[Dd]u )|(?<=[Aa]u ))(\d{1,2})/(\d{1,2})(?![\w/]|[.,]\d)")
-_TIME_RANGE = re.compile(r"(?<=[\dh:]\d\d)-(?=\d{1,2}[h:]\d\d)|(?<=\dh) ?- ?(?=\d{1,2} ?h)")
+_TIME_RANGE = re.compile(
+    r"(?<=[\dh:]\d\d)-(?=\d{1,2}[h:]\d\d)|(?<=[hH]\d\d)-(?=\d{1,2} ?[hH])"
+    r"|(?:(?<=\d)|(?<=\d[hH])|(?<=\d [hH])) ?- ?(?=(?:[01]?\d|2[0-4]) ?[hH](?!\w|/))|(?<=\dh) ?- ?(?=\d{1,2} ?h)"
+)
+_TIME_OF_SECONDS = re.compile(r"(?<![\w:.,])([01]?\d|2[0-4]):([0-5]\d):([0-5]\d)(?![\w:])")
+_HEIGHT = re.compile(r"(?<![\w.,])(\d) ?m ?(\d\d)(?!\w|[.,]\d)")
 _TIME = re.compile(
     r"(?<![\w:.,/])([01]?\d|2[0-4])(?: ?[hH](?!\w)(?: ?([0-5]\d)(?!\d)(?: ?min(?!\w))?)?"
     r"|[hH]([0-5]\d)(?: ?min)?|:([0-5]\d))(?![\w:])"
@@ -187,8 +192,10 @@ class French(Reading):
             (_OF_ALL, lambda match: "24 heures sur 24" if match[1] else "7 jours sur 7"),
             (_ELIDED, lambda match: f"{match[1]}'"),
             (_FIRST_OF_MONTH, "premier"),
-            (MAP_SCALE, rf"\1 {self.words.versus} \2"),
+            *self.rules_before_times,
             (_TIME_RANGE, f" {self.words.to} "),
+            (_TIME_OF_SECONDS, self._time_of_seconds),
+            (_HEIGHT, r"\1 m \2"),
             (_TIME, self._time),
             (SCORE, rf"\1 {self.words.versus} \2"),
             (_ORDINAL, self._ordinal),
@@ -237,7 +244,7 @@ class French(Reading):
         return f"{name} {'premier' if value == 1 else value}"
 
     def _ordinal(self, match: re.Match[str]) -> str:
-        number, (first, first_feminine, second, second_feminine, _) = int(match[1]), match.groups()[1:]
+        number, (first, first_feminine, second, second_feminine, _) = int(match[1].replace(" ", "")), match.groups()[1:]
         plural = "s" if match[0].endswith("s") else ""
         if (second or second_feminine) and number == 2:
             return f"second{'e' if second_feminine else ''}{plural}"
@@ -250,6 +257,9 @@ class French(Reading):
         hour, minute = int(match[1]), int(match[2] or match[3] or match[4] or 0)
         said = f"{self.cardinal(hour, 'cardinal-feminine')} {'heure' if hour < 2 else 'heures'}"
         return set_apart(f"{said} {self.cardinal(minute, 'cardinal-feminine')}" if minute else said, match)
+
+    def _time_of_seconds(self, match: re.Match[str]) -> str:
+        return f"{match[1]} h {match[2]} min" + (f" {int(match[3])} s" if int(match[3]) else "")
 
     def _phone(self, match: re.Match[str]) -> str:
         code, first, own, rest = match.groups()

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 from xtts_pipeline.text.languages.reading import (
     FEMININE,
-    MAP_SCALE,
     MASCULINE,
     NEUTER,
     ROMAN,
@@ -55,6 +54,13 @@ _NOUN_GENDERS = {
     **dict.fromkeys(_NEUTER_NOUNS, NEUTER),
 }
 _FEMININE_ENDINGS = ("ung", "heit", "keit", "schaft", "ion", "tät")
+# Most nouns in -e are feminine. These are not, or are of either gender.
+_NOT_FEMININE = word_set(
+    "Name Kunde Junge Kollege Ende Auge Käse Gemüse Zeuge Experte Kaffee Tee See Schnee Buchstabe Gedanke Wille Funke "
+    "Löwe Hase Affe Bote Erbe Neffe Riese Sklave Biologe Psychologe Franzose Russe Chinese Pole Türke Grieche Däne "
+    "Schwede Brite Jude Ochse Rabe Falke Drache Interesse Gebäude Gebirge Gelände Gemälde Getreide Gewebe Knie Genie "
+    "Klischee Update Code Smartphone Byte Megabyte Gigabyte Service"
+)
 _QUEENS = word_set(
     "Elisabeth Elizabeth Katharina Maria Margarethe Margrethe Anna Viktoria Victoria Christina Isabella Johanna"
 )
@@ -68,7 +74,7 @@ _YEAR_CUES = word_set(
     "januar februar märz april mai juni juli august september oktober november dezember"
 )
 _NAME = r"(?<!\w)(?P<name>[A-ZÄÖÜ][a-zäöüß]{2,20}) "
-_LABELS = "Kapitel|Seite|Nummer|Band|Teil|Akt|Abschnitt|Artikel|Stufe|Typ|Klasse|Buch|Szene|Tafel|Anhang|Phase"
+_LABELS = "Kapitel|Seite|Nummer|Band|Teil|Akt|Abschnitt|Artikel|Stufe|Typ|Klasse|Buch|Szene|Tafel|Anhang|Phase|Hartz"
 _LABELLED_ROMAN = re.compile(rf"(?<!\w)(?P<label>{_LABELS}) (?P<roman>{ROMAN})(?!\.\w)")
 _ROYAL = re.compile(rf"{_NAME}(?P<roman>{ROMAN})\.")
 _ROMAN_ORDINAL = re.compile(rf"(?<!\w)(?P<roman>{ROMAN})\.(?= [A-ZÄÖÜ][a-zäöü])")
@@ -102,10 +108,13 @@ _DECADE = re.compile(r"(?<![\w.,])(1[1-9]\d\d|20\d\d|[1-9]\d)(ern?)(?!\w)")
 _JOINED = re.compile(r"(?<![\w.,])(\d{1,6})(?:-(?=[a-zäöüß]{3})|(?=(?:mal|fach|jährig|köpfig|stellig)))")
 _TIMES = re.compile(r"(?<![\w.,])(\d{1,6}) ?x(?!\w)")
 _PHONE = re.compile(
-    r"(?<![\w.,/+-])(?<!\d )(?:\+\d{1,3}(?: ?\(0\))?|0\d{1,5}|\(0\d{1,5}\))(?:[ /-]\d{2,8}){1,5}(?![\w/-]|[.,:]\d)"
+    r"(?<![\w.,/+-])(?<!\d )(?:\+\d{1,3}(?: ?\(0\)(?: ?\d{1,5})?)?|0\d{1,5}|\(0\d{1,5}\))"
+    r"(?:[ /-]\d{2,8}){1,5}(?![\w/-]|[.,:]\d)"
 )
 # Shorter ones are opening hours, or a month and its year.
 _LEAST_PHONE_DIGITS = 7
+# The S. of § 5 Abs. 1 S. 2 is no page.
+_SENTENCE_OF_LAW = re.compile(r"(?:(?<=Abs\. \d)|(?<=Abs\. \d\d)) S\.(?= \d)")
 _FRAU = re.compile(r"(?<![\w.])Fr\.(?= [A-ZÄÖÜ][a-zäöüß]{2})")
 
 
@@ -178,6 +187,7 @@ _WORDS = Vocabulary(
         "cm³": Noun("Kubikzentimeter", "Kubikzentimeter"), "ha": Noun("Hektar", "Hektar"),
         "kg": Noun("Kilogramm", "Kilogramm", NEUTER), "g": Noun("Gramm", "Gramm", NEUTER),
         "mg": Noun("Milligramm", "Milligramm", NEUTER), "t": Noun("Tonne", "Tonnen", FEMININE),
+        "EL": Noun("Esslöffel", "Esslöffel"), "TL": Noun("Teelöffel", "Teelöffel"),
         "l": Noun("Liter", "Liter"), "ml": Noun("Milliliter", "Milliliter"), "°C": Noun("Grad Celsius", "Grad Celsius"),
         "° C": Noun("Grad Celsius", "Grad Celsius"), "°F": Noun("Grad Fahrenheit", "Grad Fahrenheit"),
         "°": Noun("Grad", "Grad"), "h": Noun("Stunde", "Stunden", FEMININE),
@@ -223,7 +233,7 @@ class German(Reading):
             (_PHONE, self._phone),
             (_POSTAL_CODE, self.groups),
             (_WHOLE_EUROS, ""),
-            (MAP_SCALE, rf"\1 {self.words.versus} \2"),
+            *self.rules_before_times,
             (_RESULT, rf"\1 {self.words.versus} \2"),
             (_DURATION, lambda match: " ".join(filter(None, match.groups()[:3])) + (match[4] or "")),
             (_TIME_RANGE, " Uhr bis "),
@@ -245,7 +255,7 @@ class German(Reading):
 
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
-        return super().expand(_FRAU.sub("Frau", _STREET.sub("straße", text)))
+        return super().expand(_SENTENCE_OF_LAW.sub(" Satz", _FRAU.sub("Frau", _STREET.sub("straße", text))))
 
     def decimals(self, figure: str) -> str:
         """Return the digits after the comma one by one: `vierzehn Komma zwei fünf`."""
@@ -284,7 +294,7 @@ class German(Reading):
         is_name = is_name and (len(previous) == 2 or previous[0] in _LABELS.split("|"))
         if number != 1 or is_name or not (is_noun or counted.noun):
             return "numbering"
-        gender = counted.noun.gender if counted.noun else _gender(after)
+        gender = counted.noun.gender if counted.noun else _gender(after) or _guessed_gender(after)
         is_time = counted.noun is not None and counted.noun.one == "Uhr"
         if before and before[0] in _DATIVE and not is_time:
             return "cardinal-r" if gender == FEMININE else "cardinal-m"
@@ -377,3 +387,9 @@ def _gender(noun: str) -> str:
     # The last part of a compound gives its gender.
     known = (gender for word, gender in _NOUN_GENDERS.items() if len(word) > 3 and noun.endswith(word.lower()))
     return next(known, "")
+
+
+def _guessed_gender(noun: str) -> str:
+    """Return feminine for nouns that end as most feminine ones do, or an empty string."""
+    is_feminine = noun.lower().endswith(("e", "zwiebel", "kartoffel")) and noun not in _NOT_FEMININE
+    return FEMININE if is_feminine else ""

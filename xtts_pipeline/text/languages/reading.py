@@ -34,9 +34,11 @@ _BY = re.compile(r"(?<=\d) ?x ?(?=\d)")
 DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})([/.-])(\d{1,2})\2(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
 SCORE = re.compile(r"(?<![\w.,:])(\d{1,3}):(\d{1,3})(?![\w:])")
 # 1:25.000, 1:25 000 and 1:1000 are no times.
-MAP_SCALE = re.compile(
+_MAP_SCALE = re.compile(
     r"(?<![\w.,:])(\d{1,3}):(\d{4,7}|\d{1,3}(?:\.\d{3}){0,2}\.\d00|(?<=\b1:)\d{1,3}(?: \d{3}){1,3})(?![\w:]|[.,]\d)"
 )
+# Line-ups, such as 4-4-2.
+_CHAIN = re.compile(r"(?<![\w.,-])\d{1,2}(?:-\d{1,2}){2,}(?![\w-]|[.,]\d| ?=)")
 _TWO_YEARS = re.compile(r"(?<![\w/.,])([12]\d{3})/(\d{4}|\d\d)(?![\w/.,]\d|\d)")
 _MONTH_OF_YEAR = re.compile(r"(?<![\w/.,])(0?[1-9]|1[0-2])/([12]\d{3})(?![\w/.,]\d|\d)")
 _LAST_WORDS_CHARACTERS = 60
@@ -187,6 +189,11 @@ class Reading(ABC):
             text = self._quantity_pattern.sub(self._quantity, text)
         return self._sign.sub(lambda match: f" {set_apart(self.words.signs[match[1]], match)}", text)
 
+    @property
+    def rules_before_times(self) -> Iterable[Rule]:
+        """The rules of all languages for figures that look like times."""
+        return ((_MAP_SCALE, rf"\1 {self.words.versus} \2"), (_CHAIN, self._chain))
+
     def read_date(self, match: re.Match[str], day: str, month: str, year: str | None) -> str:
         """Return the date's words, or the match as it is if there is no such day."""
         if not (1 <= int(day) <= 31 and 1 <= int(month) <= 12):
@@ -226,6 +233,10 @@ class Reading(ABC):
         may_end = written[0].lower() + written[1:] in self.words.ending_abbreviations
         ends_sentence = may_end and following is not None and following[0][0].isupper()
         return f"{words}." if match.end() == len(match.string) or ends_sentence else words
+
+    def _chain(self, match: re.Match[str]) -> str:
+        joint = "-" if re.search(r"\d\d", match[0]) is None else ", "
+        return joint.join(map(self.year, match[0].split("-")))
 
     def _dotted(self, match: re.Match[str]) -> str:
         parts = match[0].split(".")

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from xtts_pipeline.text.languages.reading import (
     DATE,
     FEMININE,
-    MAP_SCALE,
     MASCULINE,
     ROMAN,
     SCORE,
@@ -25,7 +24,7 @@ from xtts_pipeline.text.numbers import set_apart
 _NOT_NOUNS = word_set(
     "a al ante bajo con contra de del desde e el ella en entre es está están eran era fue ha han hasta hay la las lo "
     "los me más menos mientras ni no o para pero por porque que se según si sin sobre son su sus también tras u un una "
-    "y ya"
+    "y ya durante"
 )
 _MASCULINE_IN_A = word_set(
     "día mapa problema programa sistema tema idioma planeta poeta clima drama poema síntoma gramo kilograma "
@@ -35,13 +34,17 @@ _FEMININE_NOUNS = word_set("noche mujer mano calle clase tarde parte madre llave
 _FEMININE_ENDINGS = ("a", "ción", "sión", "cion", "sion", "dad", "tad", "tud")
 _QUEENS = word_set("Isabel Juana María Cristina Catalina Ana Sofía Urraca Margarita Victoria Blanca Leonor")
 _NAME = r"(?<!\w)([A-ZÁÉÍÓÚÑ][a-záéíóúüñ]{2,20})"
-_CENTURY = re.compile(rf"(?<!\w)([Ss]iglos?|s\.) ({ROMAN})(?:( ?- ?| y | al | a )({ROMAN}))?")
+_CENTURY = re.compile(rf"(?<!\w)([Ss]iglos?|ss?\.) ?((?:{ROMAN})(?:(?:, | ?- ?| y | al | a )(?:{ROMAN})){{0,5}})")
 _LABELS = (
     "[Cc]apítulo|[Tt]omo|[Aa]cto|[Ll]ibro|[Ee]scena|[Vv]olumen|[Tt]ítulo|[Aa]rtículo|[Ff]ase|[Tt]ipo|[Aa]nexo|[Pp]arte"
 )
 _LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) ({ROMAN})(?!')")
 _ROYAL = re.compile(rf"{_NAME} ({ROMAN})")
-_ROMAN_ORDINAL = re.compile(rf"(?<!\w)((?:[Ll]a|[Ee]l|[Dd]el|[Aa]l) )?({ROMAN})(?= [A-ZÁÉÍÓÚÑ][a-záéíóúüñ])")
+_ROMAN_ORDINAL = re.compile(
+    rf"(?<!\w)((?:[Ll]a|[Ee]l|[Dd]el|[Aa]l) )?({ROMAN})"
+    r"(?= (?:[A-ZÁÉÍÓÚÑ][a-záéíóúüñ]|(?:edición|aniversario|congreso|centenario|legislatura|dinastía|feria|festival"
+    r"|certamen|torneo|cumbre)(?!\w)))"
+)
 _ORDINAL = re.compile(
     r"(?<![\w.,])(\d{1,4})\.?(?:((?:[ºo°]|ro|do|to|vo|mo|no)(?!\w| ?C(?!\w)))"
     r"|(ª|(?:e?r|d|t|v|m|n)?a(?!\w))|((?:er|r)(?!\w)))(\s?s(?!\w))?"
@@ -66,6 +69,10 @@ _TIME_RANGE = re.compile(r"(?<=:\d\d) ?- ?(?=\d{1,2}:\d\d)")
 _TIME = re.compile(
     rf"(?<![\w:.,])([01]?\d|2[0-4])(?:[:.]([0-5]\d)(?: ?(h|hs|hrs|horas)(?!\w))|:([0-5]\d)(?!:))"
     rf"(?:{_HALF_OF_DAY}(?!\w))?(?![\w:])"
+)
+_TIME_OF_SECONDS = re.compile(r"(?<![\w:.,])([01]?\d|2[0-4]):([0-5]\d):([0-5]\d)(?![\w:])")
+_POINTED_TIME = re.compile(
+    r"(?:(?<=[Ll]as )|(?<=[Ll]a ))(1?\d|2[0-3])\.([0-5]\d)(?![\w%]|[.,]\d| ?(?:h|hs|hrs|horas)(?!\w))"
 )
 _HOUR = re.compile(rf"(?<![\w:.,])(1[0-2]|0?[1-9]){_HALF_OF_DAY}(?!\w)")
 # `ha` is also a verb: ha llegado.
@@ -191,8 +198,10 @@ class Spanish(Reading):
             (_SHORT_DATE, lambda match: self.read_date(match, match[1], match[2], None)),
             (_PHONE, self.groups),
             (_CALLED_PHONE, self.groups),
-            (MAP_SCALE, rf"\1 {self.words.versus} \2"),
+            *self.rules_before_times,
             (_TIME_RANGE, f" {self.words.to} "),
+            (_POINTED_TIME, r"\1:\2"),
+            (_TIME_OF_SECONDS, self._time_of_seconds),
             (_TIME, self._time),
             (_HOUR, self._hour),
             (SCORE, rf"\1 {self.words.versus} \2"),
@@ -250,12 +259,9 @@ class Spanish(Reading):
         )
 
     def _century(self, match: re.Match[str]) -> str:
-        label, first, joint, last = match.groups()
-        said = f"{'siglo' if label == 's.' else label} {self._ranked(roman_value(first), 'masculine')}"
-        if not last:
-            return said
-        between = " a " if "-" in joint else joint
-        return f"{said}{between}{self._ranked(roman_value(last), 'masculine')}"
+        label = {"s.": "siglo", "ss.": "siglos"}.get(match[1], match[1])
+        said = re.sub(ROMAN, lambda numeral: self._ranked(roman_value(numeral[0]), "masculine"), match[2])
+        return f"{label} {re.sub(' ?- ?', ' a ', said)}"
 
     def _royal(self, match: re.Match[str]) -> str:
         name, numeral = match[1], match[2]
@@ -286,9 +292,10 @@ class Spanish(Reading):
             form = "masculine"
         # Hace 30° a la sombra; a -5° en Ávila; a 5° bajo cero; hace 8°.
         is_temperature = noun == "bajo" or " ".join(words_before(match, 1)).lower() in ("-", "hace", "hacía", "hizo")
-        is_angle = masculine == "°" and (number > 10 or is_temperature) and (not noun or noun in _NOT_NOUNS)
-        if number == 0 or is_angle:
-            return match[0]
+        is_angle = masculine == "°" and (number > 10 or is_temperature)
+        is_angle = is_angle or (masculine == "º" and number >= 60 and "." not in match[0])
+        if number == 0 or (is_angle and (not noun or noun in _NOT_NOUNS)):
+            return match[0].replace("º", "°")
         return set_apart(f"{self.cardinal(number, f'ordinal-{form}')}{'s' if plural else ''}", match)
 
     def _time(self, match: re.Match[str]) -> str:
@@ -301,6 +308,10 @@ class Spanish(Reading):
         if with_hours and not (minute and 1 <= hour <= 12):
             said += " hora" if hour == 1 else " horas"
         return set_apart(said + self._half_of_day(match, 5), match)
+
+    def _time_of_seconds(self, match: re.Match[str]) -> str:
+        hours, minutes, seconds = map(int, match.groups())
+        return f"{hours} h{f', {minutes} min' if minutes else ''}{f' y {seconds} s' if seconds else ''}"
 
     def _hour(self, match: re.Match[str]) -> str:
         return set_apart(self.cardinal(int(match[1]), "cardinal-feminine") + self._half_of_day(match, 2), match)
