@@ -296,6 +296,8 @@ C'est 10⁻⁶, et 5².
     c'est dix puissance moins six, et cinq au carré.
 Ouvert de 20-2h, 8-10 h, 20h30-22h.
     ouvert de vingt à deux heures, huit à dix heures, vingt heures trente à vingt-deux heures.
+5 km3.
+    cinq kilomètres cubes.
 """
 
 

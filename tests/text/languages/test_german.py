@@ -334,6 +334,8 @@ Hartz IV wurde abgeschafft.
     eine dose tomaten, eine zwiebel, eine prise salz, ein kaffee mit einer gurke.
 Es sind 9,81 m/s2 und 10⁻⁶ m, also 5².
     es sind neun komma acht eins meter pro quadratsekunde und zehn hoch minus sechs meter, also fünf quadrat.
+5 km3.
+    fünf kubikkilometer.
 """
 
 

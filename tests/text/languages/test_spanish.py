@@ -294,6 +294,8 @@ De los siglos XV, XVI y XVII al s. XX, en los ss. IV-VI.
     de los siglos quince, dieciséis y diecisiete al siglo veinte, en los siglos cuarto a sexto.
 Juegan un 4-4-2.
     juegan un cuatro-cuatro-dos.
+5 km3.
+    cinco kilómetros cúbicos.
 """
 
 

@@ -135,7 +135,7 @@ _WORDS = Vocabulary(
     units={
         "%": Noun("pour cent", "pour cent"), "‰": Noun("pour mille", "pour mille"),
         "km/h": Noun("kilomètre à l'heure", "kilomètres à l'heure"),
-        "mm²": Noun("millimètre carré", "millimètres carrés"),
+        "mm²": Noun("millimètre carré", "millimètres carrés"), "km³": Noun("kilomètre cube", "kilomètres cubes"),
         "m/s²": Noun("mètre par seconde carrée", "mètres par seconde carrée"),
         "m/s": Noun("mètre par seconde", "mètres par seconde"), "km": Noun("kilomètre", "kilomètres"),
         "m": Noun("mètre", "mètres"), "cm": Noun("centimètre", "centimètres"), "mm": Noun("millimètre", "millimètres"),

@@ -178,7 +178,7 @@ _WORDS = Vocabulary(
         "Uhr": Noun("Uhr", "Uhr"), "%": Noun("Prozent", "Prozent", NEUTER), "‰": Noun("Promille", "Promille"),
         "km/h": Noun("Kilometer pro Stunde", "Kilometer pro Stunde"),
         "m/s": Noun("Meter pro Sekunde", "Meter pro Sekunde"),
-        "mm²": Noun("Quadratmillimeter", "Quadratmillimeter"),
+        "mm²": Noun("Quadratmillimeter", "Quadratmillimeter"), "km³": Noun("Kubikkilometer", "Kubikkilometer"),
         "m/s²": Noun("Meter pro Quadratsekunde", "Meter pro Quadratsekunde"),
         "km": Noun("Kilometer", "Kilometer"), "m": Noun("Meter", "Meter"), "cm": Noun("Zentimeter", "Zentimeter"),
         "mm": Noun("Millimeter", "Millimeter"), "km²": Noun("Quadratkilometer", "Quadratkilometer"),

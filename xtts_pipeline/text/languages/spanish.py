@@ -146,6 +146,7 @@ _WORDS = Vocabulary(
         "%": Noun("por ciento", "por ciento"), "‰": Noun("por mil", "por mil"),
         "km/h": Noun("kilómetro por hora", "kilómetros por hora"),
         "mm²": Noun("milímetro cuadrado", "milímetros cuadrados"),
+        "km³": Noun("kilómetro cúbico", "kilómetros cúbicos"),
         "m/s²": Noun("metro por segundo al cuadrado", "metros por segundo al cuadrado"),
         "m/s": Noun("metro por segundo", "metros por segundo"), "km": Noun("kilómetro", "kilómetros"),
         "m": Noun("metro", "metros"), "cm": Noun("centímetro", "centímetros"), "mm": Noun("milímetro", "milímetros"),
