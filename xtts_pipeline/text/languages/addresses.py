@@ -12,8 +12,8 @@ def address_reader(signs: Mapping[str, str], endings: str) -> Callable[[str], st
     Without `www.` or a scheme, a site ends in a common name or in one of `endings`, those of countries.
     """
     pattern = re.compile(
-        r"(?<![\w.@/+-])(?:(?:https?|ftp)://(?P<link>[^\s<>\"]+)|(?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
-        rf"|(?P<site>www\.[^\s<>\"]+|(?:[\w-]+\.)+(?:{_COMMON_ENDINGS}|{endings})(?![\w-])(?:/[^\s<>\"]*)?))"
+        r"(?<![\w.@/+-])(?:(?i:https?|ftp)://(?P<link>[^\s<>\"]+)|(?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
+        rf"|(?P<site>(?i:www)\.[^\s<>\"]+|(?:[\w-]+\.)+(?:{_COMMON_ENDINGS}|{endings})(?![\w-])(?:/[^\s<>\"]*)?))"
     )
     sign = re.compile(rf"[{re.escape(''.join(signs))}]")
 
@@ -21,6 +21,6 @@ def address_reader(signs: Mapping[str, str], endings: str) -> Callable[[str], st
         written = match["link"] or match["mail"] or match["site"]
         address = written.rstrip(".,;:!?'\")]}")
         spaced = sign.sub(lambda found: f" {signs[found[0]]} ", address.rstrip("/"))
-        return " ".join("w w w" if word == "www" else word for word in spaced.split()) + written[len(address) :]
+        return " ".join("w w w" if word.lower() == "www" else word for word in spaced.split()) + written[len(address) :]
 
     return lambda text: pattern.sub(read, text)

@@ -47,18 +47,35 @@ _PLAIN_SIGNS = str.maketrans(
 )
 _POWERS = {"\u00b2": "squared", "\u00b3": "cubed"}
 _POWERS |= {chr(0x2070 + digit): f"to the power of {spoken(str(digit))}" for digit in (0, *range(4, 10))}
+_SMALL_POWERS = {"2": "\u00b2", "3": "\u00b3"}
 _SLASHED = {"w/o": "without", "w/out": "without", "c/o": "care of"}
 
 # Whole words only: `disco.` does not end in `co.`. Small letters: to rev, my hon, five milliseconds.
 _ABBREVIATION = re.compile(
     rf"(?<![\w.])(?!(?-i:rev|hon)\.|(?<=\d )ms\.)({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE
 )
-_DRIVE = re.compile(r"(?<!\w)(\d{1,5} (?:[A-Z]\w{1,20} ){1,3})Dr\.")
+# An address; but in 2021 Surgeon General Dr. Lee is a name.
+_DRIVE = re.compile(r"(?<!\w)(?!(?:19|20)\d\d (?:[A-Z]\w{1,20} ){1,3}Dr\. [A-Z])(\d{1,5} (?:[A-Z]\w{1,20} ){1,3})Dr\.")
 _SAINT_OR_STREET = re.compile(r"(?<![\w.])st\.(?=( ?\w)?)(?!\w)", re.IGNORECASE)
 _TITLE_BEFORE_NAME = re.compile(r"(?<![\w.])(Mr|Mrs|Ms|Dr|Prof|St)(?= [A-Z])")
 _NUMBER_AHEAD = re.compile(
     rf"(?<![\w.])({'|'.join(BEFORE_NUMBERS)})\. ?(?=\d|(?-i:[IVXLC]{{2,}}|[VX])(?!\w))", re.IGNORECASE
 )
+_POWER_UNIT = re.compile(r"(?<=\d)( ?)(km|cm|mm|m)([23])(?![\w.,]\d|\w)")
+_SQUARE_UNIT = re.compile(r"(?<=\d) ?sq\.? (mi|ft|km|m|in|yd)(?!\w)")
+# Powers of several figures or with a minus; those of one figure elsewhere are in _POWERS.
+_HIGH_FIGURE = re.compile(
+    "(?<=\\d)(\u207b?[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]{2,}|\u207b[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]"
+    "|[\u2074-\u2079](?!\\w))"
+)
+_TIMES_TEN = re.compile("(?<=\\d) ?\u00d7 ?(?=10[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")
+_PLAIN_POWERS = str.maketrans("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079", "0123456789")
+_PENSION_PLAN = re.compile(r"(?<![\w.,$-])40([13])(?:\(([kb])\)|([kb])(?!\w))")
+# The second figure of an A320-200 is no number of the first.
+_MODEL = re.compile(r"(?<=[A-Za-z])(\d+)-(?=\d)")
+_COUNTED = "people|homes|households|customers|users|jobs|children|voters|viewers|workers|copies|barrels|tonnes|tons"
+_COUNTED += "|families|followers|views|doses|visitors|passengers"
+_MILLION = re.compile(rf"(?<=\d)m(?= (?:{_COUNTED})\b)")
 _NUMBER_NO = re.compile(r"(?<=[\w,;] )No (?=\d{1,3}(?!\d|[.,]\d))")
 _BEFORE_NAME = re.compile(rf"(?<![\w.])(?<!\d )({'|'.join(BEFORE_NAMES)})\.(?= [A-Z])")
 _AGAINST = re.compile(r"(?<![\w.'])([A-Z][\w.']{0,30} )v\.(?= [A-Z])")
@@ -70,7 +87,7 @@ _LETTERS = re.compile(r"(?<![\w.])((?:[A-Za-z]\.)+[A-Za-z])(?:(\.)|(?!\w))(?!\w)
 _read_addresses = address_reader(_IN_ADDRESSES, r"co\.uk|ac\.uk")
 _UNIT_PER = re.compile(rf"(?<![\w/])(?<!\d )({'|'.join(sorted(UNITS, key=len, reverse=True))})/(s|h|hr|min)(?![\w/])")
 _PER_PERIOD = re.compile(r"(?<=[a-z]s)/(s|h|hr|min|sec|day|week|month|year)(?!\w)")
-_MPH = re.compile(r"(?<![\w/])mph(?!\w)")
+_MPH = re.compile(r"(?<![\w/])mph(?!\w)", re.IGNORECASE)
 _WITH = re.compile(r"(?<![\w/.])(?:(w/o|w/out|c/o)(?!\w)|w/ ?(?=[^\W\d_]))")
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])/(?=[^\W\d_])")
 _WORLD_WAR = re.compile(r"(?<!\w)WW(II?|[12])(?!\w)")
@@ -107,6 +124,9 @@ def expand_english(text: str) -> str:
     has_inner_stop = _INNER_STOP.search(text) is not None
     if has_sign or has_inner_stop:
         text = _read_addresses(text.translate(_PLAIN_SIGNS))
+    if any(map(str.isdecimal, text)):
+        text = _prepare_figures(text)
+        has_sign = has_sign or not text.isascii()
     text = _TITLE_BEFORE_NAME.sub(lambda match: ABBREVIATIONS.get(match[1].lower(), "saint"), text)
     if "." in text:
         text = _expand_abbreviations(text)
@@ -121,12 +141,27 @@ def expand_english(text: str) -> str:
     if has_sign or has_figures:
         text = _TWO_INITIALS.sub(lambda match: " ".join(match[0]), text)
     if has_figures:
-        text = expand_figures(_NUMBER_NO.sub("number ", text))
+        text = expand_figures(text)
     if has_inner_stop:
         text = _DOTTED_WORD.sub(lambda match: DOTTED_WORDS[small_letters(match[1])] + _stop_of(match), text)
         text = _LETTERS.sub(lambda match: match[1].replace(".", " ") + _stop_of(match), text)
     text = _MPH.sub("miles per hour", text)
     return _expand_signs(text) if has_sign else text
+
+
+def _prepare_figures(text: str) -> str:
+    """Return the text with the figures that later rules would misread in words or in another form."""
+    text = _HIGH_FIGURE.sub(_high_figure, _TIMES_TEN.sub(" times ", text))
+    text = _POWER_UNIT.sub(lambda match: f"{match[1]}{match[2]}{_SMALL_POWERS[match[3]]}", text)
+    text = _SQUARE_UNIT.sub(" \\1\u00b2", text)
+    text = _PENSION_PLAN.sub(lambda match: set_apart(f"four oh {spoken(match[1])} {match[2] or match[3]}", match), text)
+    text = _MILLION.sub(" million", _NUMBER_NO.sub("number ", text))
+    return _MODEL.sub(r"\1, ", text)
+
+
+def _high_figure(match: re.Match[str]) -> str:
+    figure = match[1].replace("\u207b", "minus ").translate(_PLAIN_POWERS)
+    return set_apart(f"to the power of {figure}", match)
 
 
 def _expand_abbreviations(text: str) -> str:

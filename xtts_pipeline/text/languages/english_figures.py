@@ -66,7 +66,8 @@ _PHONE = re.compile(
     r"(?![\w/-]|[.,]\d)"
 )
 _CALL = re.compile(
-    r"(?<!\w)((?:call|dial|text)(?:l?ed|l?ing)? )((?!\d+00(?!\d))\d{3,6})(?![\w,.:/-]\w|\w| (?:people|[a-z]{4,}s)\b)",
+    r"(?<!\w)((?:call|dial|text)(?:l?ed|l?ing)? )((?!\d+00(?!\d)|(?:19|20)\d\d(?!\d))\d{3,6})"
+    r"(?![\w,.:/-]\w|\w| (?:people|[a-z]{4,}s)\b)",
     re.IGNORECASE,
 )
 _DATE_OF_YEAR = re.compile(r"(?<![\w.,/-])(1\d{3}|20\d\d)([-/])(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])(?![\w/-])")
@@ -75,6 +76,7 @@ _MONTH_DAY = re.compile(
     rf"(?<!\w)({_MONTH})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:-(\d{{1,2}})(?:st|nd|rd|th)?)?"
     r"(?![\w:/%-]|[.,]\d| ?[ap]\.?m\b)"
 )
+_TO_MONTH = re.compile(rf"(?:(?<=\d)|(?<=\d(?:st|nd|rd|th)))-(?=(?:{_MONTH})\.? \d)")
 _DAY_MONTH = re.compile(rf"(?<![\w.,:/$-])(\d{{1,2}})(?:-(\d{{1,2}}))? ({_MONTH})(?!\w)(\.(?=[ ,]))?")
 _MONTH_YEAR = re.compile(rf"(?<!\w)({_MONTH})\.? (?='?\d)")
 _YEARS = re.compile(r"(?<![\w.,/-])(1[1-9]\d\d|20\d\d)/(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
@@ -105,7 +107,8 @@ _RATIO = re.compile(r"(?<![\w:.,])(\d{1,4}(?:\.\d{1,3})?):(\d{1,4})(?![\w:])")
 _TEMPERATURE = re.compile(r" ?\u00b0 ?([CF])?(?!\w)", re.IGNORECASE)
 _HEIGHT = re.compile(r"(?<![\w.,'\u00b0])(\d{1,2})' ?(\d{1,2})(\"|'')?(?!\w)")
 _MEASURE = re.compile(
-    rf"(?<=\d)(?P<between>[ -]?)(?P<unit>{_UNIT}|(?<= )s|in(?=\.| (?:tall|long|wide|high|deep|thick)\b))"
+    rf"(?<=\d)(?P<between>[ -]?)(?!W\. (?!(?:The|It|He|She|This|But|In|A) )[A-Z])"
+    rf"(?P<unit>{_UNIT}|(?<= )s|(?<=\d)in(?!\w)|in(?=[.\u00b2\u00b3]| (?:tall|long|wide|high|deep|thick)\b))"
     rf"(?P<power>[\u00b2\u00b3])?(?:/(?P<per>{_PER})(?P<per_power>[\u00b2\u00b3])?)?"
     r"(?:(?P<to>-)(?=\d)|(?P<stop>\.)(?!\w)|(?![\w\u00b2\u00b3/]))"
 )
@@ -113,7 +116,7 @@ _BY = re.compile(rf"{_START}({_NUMBER}) ?[xX\u00d7] ?(?=\d)")
 _SCALED = re.compile(rf"{_START}({_NUMBER})(?:([kKMB])| ?(bn|mn|tn))(?!\w)")
 _CHAIN = re.compile(r"(?<![\w.,-])\d+(?:-\d+){2,}(?![\w-])")
 _RANGE = re.compile(rf"(?<![\w.,-])({_NUMBER})(%?)-({_NUMBER})(?!-?\d|[.,]\d)")
-_SUBTRACTION = re.compile(r"(?<=\d) - (?=\d{1,15}(?:\.\d{1,15})? ?=)")
+_SUBTRACTION = re.compile(r"(?<=\d) ?- ?(?=\d{1,15}(?:\.\d{1,15})? ?=)")
 _ERA_AFTER = re.compile(r"(?<=\d) ?(BCE?|CE|AD)(?!\w)")
 _ERA_BEFORE = re.compile(r"(?<!\w)AD (?=\d)")
 _YEAR = re.compile(
@@ -128,7 +131,7 @@ _LETTER_NEXT = re.compile(r" [\"'(]?[^\W\d_]")
 _ARTICLE = re.compile(r"(?<!\w)[aA]n? \Z")
 _ARTICLE_NUMBER = re.compile(r"(?<!\w)[aA]n? [\d.,]{1,9} ?\Z")
 _NOUN_NEXT = re.compile(r"[ -](?!(?:to|or|and) )[a-z]")
-_IS_ONE = re.compile(r"(?<![\d.,/-])1 ?\Z")
+_IS_ONE = re.compile(r"(?:(?<![\d.,/-])1|(?<![\d/.-])(?<!\d )\d{1,2}/\d{1,2}) ?\Z")
 _SIGNED = re.compile(r"([~<>#\u00a7]) ?(?=\d)|(?<=\d) ?\* ?(?=\d)|(?<=\w)\^(?=\d)|(?<=\d)/(?=\d)")
 _SIGNED_WORDS = {"~": "about ", "<": "less than ", ">": "greater than ", "#": "number ", "\u00a7": "section "}
 _SIGNED_WORDS |= {"*": " times ", "^": " to the power of ", "/": " slash "}
@@ -196,8 +199,8 @@ def _money(match: re.Match[str]) -> str:
     sign, whole, fraction, last, scale = match.groups()
     string, start = match.string, match.start()
     # a $20 bill
-    is_single = _ARTICLE.search(string, max(0, start - 3), start) and _NOUN_NEXT.match(string, match.end())
-    is_single = bool(is_single and (scale or not fraction))
+    has_noun = _ARTICLE.search(string, max(0, start - 3), start) and _NOUN_NEXT.match(string, match.end())
+    is_single = has_noun is not None and (scale is not None or not fraction)
     return set_apart(_sum(sign, whole, fraction, scale, last, is_single=is_single), match)
 
 
@@ -346,8 +349,8 @@ def _measure(match: re.Match[str]) -> str:
 
 
 def _is_one(match: re.Match[str]) -> bool:
-    """Return whether the number before the match is 1."""
-    return _IS_ONE.search(match.string, max(0, match.start() - 3), match.start()) is not None
+    """Return whether the number before the match is 1 or a fraction."""
+    return _IS_ONE.search(match.string, max(0, match.start() - 7), match.start()) is not None
 
 
 def _scaled(match: re.Match[str]) -> str:
@@ -360,7 +363,7 @@ def _scaled(match: re.Match[str]) -> str:
 def _chain(match: re.Match[str]) -> str:
     groups = match[0].split("-")
     if all(len(group) <= 2 for group in groups):
-        return "-".join(map(spoken, groups))
+        return ("-" if all(len(group) == 1 for group in groups) else ", ").join(map(spoken, groups))
     return ", ".join(map(_each, groups))
 
 
@@ -405,6 +408,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (_CALL, lambda match: match[1] + _each(match[2])),
     (_DATE_OF_YEAR, _date_of_year),
     (_DATE, _date_in_figures),
+    (_TO_MONTH, " to "),
     (_MONTH_DAY, _month_day),
     (_DAY_MONTH, _day_month),
     (_MONTH_YEAR, lambda match: f"{month_of(match[1])} "),
@@ -426,8 +430,8 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (_PLURAL_FIGURE, _plural_figure),
     (_ORDINAL, lambda match: spoken(match[1], "ordinal")),
     (_CHAIN, _chain),
-    (_RANGE, _range),
     (_SUBTRACTION, " minus "),
+    (_RANGE, _range),
     (_BY, lambda match: f"{_decimal(match[1])} by "),
     (_ERA_BEFORE, "a d "),
     (_ERA_AFTER, lambda match: f" {_ERAS[match[1]]}"),
