@@ -24,6 +24,7 @@ from xtts_pipeline.text.languages.english_words import (
     WEEKDAYS,
     small_letters,
 )
+from xtts_pipeline.text.languages.powers import write_powers
 from xtts_pipeline.text.languages.reading import roman_value
 from xtts_pipeline.text.numbers import set_apart
 
@@ -47,7 +48,7 @@ _PLAIN_SIGNS = str.maketrans(
 )
 _POWERS = {"\u00b2": "squared", "\u00b3": "cubed"}
 _POWERS |= {chr(0x2070 + digit): f"to the power of {spoken(str(digit))}" for digit in (0, *range(4, 10))}
-_SMALL_POWERS = {"2": "\u00b2", "3": "\u00b3"}
+
 _SLASHED = {"w/o": "without", "w/out": "without", "c/o": "care of"}
 
 # Whole words only: `disco.` does not end in `co.`. Small letters: to rev, my hon, five milliseconds.
@@ -61,15 +62,8 @@ _TITLE_BEFORE_NAME = re.compile(r"(?<![\w.])(Mr|Mrs|Ms|Dr|Prof|St)(?= [A-Z])")
 _NUMBER_AHEAD = re.compile(
     rf"(?<![\w.])({'|'.join(BEFORE_NUMBERS)})\. ?(?=\d|(?-i:[IVXLC]{{2,}}|[VX])(?!\w))", re.IGNORECASE
 )
-_POWER_UNIT = re.compile(r"(?<=\d)( ?)(km|cm|mm|m)([23])(?![\w.,]\d|\w)")
 _SQUARE_UNIT = re.compile(r"(?<=\d) ?sq\.? (mi|ft|km|m|in|yd)(?!\w)")
-# Powers of several figures or with a minus; those of one figure elsewhere are in _POWERS.
-_HIGH_FIGURE = re.compile(
-    "(?<=\\d)(\u207b?[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]{2,}|\u207b[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]"
-    "|[\u2074-\u2079](?!\\w))"
-)
 _TIMES_TEN = re.compile("(?<=\\d) ?\u00d7 ?(?=10[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")
-_PLAIN_POWERS = str.maketrans("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079", "0123456789")
 _PENSION_PLAN = re.compile(r"(?<![\w.,$-])40([13])(?:\(([kb])\)|([kb])(?!\w))")
 # The second figure of an A320-200 is no number of the first.
 _MODEL = re.compile(r"(?<=[A-Za-z])(\d+)-(?=\d)")
@@ -151,17 +145,11 @@ def expand_english(text: str) -> str:
 
 def _prepare_figures(text: str) -> str:
     """Return the text with the figures that later rules would misread in words or in another form."""
-    text = _HIGH_FIGURE.sub(_high_figure, _TIMES_TEN.sub(" times ", text))
-    text = _POWER_UNIT.sub(lambda match: f"{match[1]}{match[2]}{_SMALL_POWERS[match[3]]}", text)
+    text = write_powers(_TIMES_TEN.sub(" times ", text), "to the power of", "minus")
     text = _SQUARE_UNIT.sub(" \\1\u00b2", text)
     text = _PENSION_PLAN.sub(lambda match: set_apart(f"four oh {spoken(match[1])} {match[2] or match[3]}", match), text)
     text = _MILLION.sub(" million", _NUMBER_NO.sub("number ", text))
     return _MODEL.sub(r"\1, ", text)
-
-
-def _high_figure(match: re.Match[str]) -> str:
-    figure = match[1].replace("\u207b", "minus ").translate(_PLAIN_POWERS)
-    return set_apart(f"to the power of {figure}", match)
 
 
 def _expand_abbreviations(text: str) -> str:
