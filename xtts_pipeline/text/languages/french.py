@@ -9,6 +9,7 @@ from xtts_pipeline.text.languages.reading import (
     MASCULINE,
     ROMAN,
     SCORE,
+    TIME_OF_SECONDS,
     Counted,
     Noun,
     Reading,
@@ -63,7 +64,6 @@ _TIME_RANGE = re.compile(
     r"(?<=[\dh:]\d\d)-(?=\d{1,2}[h:]\d\d)|(?<=[hH]\d\d)-(?=\d{1,2} ?[hH])"
     r"|(?:(?<=\d)|(?<=\d[hH])|(?<=\d [hH])) ?- ?(?=(?:[01]?\d|2[0-4]) ?[hH](?!\w|/))|(?<=\dh) ?- ?(?=\d{1,2} ?h)"
 )
-_TIME_OF_SECONDS = re.compile(r"(?<![\w:.,])([01]?\d|2[0-4]):([0-5]\d):([0-5]\d)(?![\w:])")
 _HEIGHT = re.compile(r"(?<![\w.,])(\d) ?m ?(\d\d)(?!\w|[.,]\d)")
 _TIME = re.compile(
     r"(?<![\w:.,/])([01]?\d|2[0-4])(?: ?[hH](?!\w)(?: ?([0-5]\d)(?!\d)(?: ?min(?!\w))?)?"
@@ -194,7 +194,7 @@ class French(Reading):
             (_FIRST_OF_MONTH, "premier"),
             *self.rules_before_times,
             (_TIME_RANGE, f" {self.words.to} "),
-            (_TIME_OF_SECONDS, self._time_of_seconds),
+            (TIME_OF_SECONDS, self._time_of_seconds),
             (_HEIGHT, r"\1 m \2"),
             (_TIME, self._time),
             (SCORE, rf"\1 {self.words.versus} \2"),

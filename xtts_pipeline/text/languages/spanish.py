@@ -9,6 +9,7 @@ from xtts_pipeline.text.languages.reading import (
     MASCULINE,
     ROMAN,
     SCORE,
+    TIME_OF_SECONDS,
     Counted,
     Noun,
     Reading,
@@ -70,7 +71,6 @@ _TIME = re.compile(
     rf"(?<![\w:.,])([01]?\d|2[0-4])(?:[:.]([0-5]\d)(?: ?(h|hs|hrs|horas)(?!\w))|:([0-5]\d)(?!:))"
     rf"(?:{_HALF_OF_DAY}(?!\w))?(?![\w:])"
 )
-_TIME_OF_SECONDS = re.compile(r"(?<![\w:.,])([01]?\d|2[0-4]):([0-5]\d):([0-5]\d)(?![\w:])")
 _POINTED_TIME = re.compile(
     r"(?:(?<=[Ll]as )|(?<=[Ll]a ))(1?\d|2[0-3])\.([0-5]\d)(?![\w%]|[.,]\d| ?(?:h|hs|hrs|horas)(?!\w))"
 )
@@ -202,7 +202,7 @@ class Spanish(Reading):
             *self.rules_before_times,
             (_TIME_RANGE, f" {self.words.to} "),
             (_POINTED_TIME, r"\1:\2"),
-            (_TIME_OF_SECONDS, self._time_of_seconds),
+            (TIME_OF_SECONDS, self._time_of_seconds),
             (_TIME, self._time),
             (_HOUR, self._hour),
             (SCORE, rf"\1 {self.words.versus} \2"),
