@@ -74,23 +74,15 @@ def _read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
     return None
 
 
-def add_clip(
-    rows: RowCollector,
-    speaker: str,
-    stem: str,
-    audio: str,
-    transcript: str | None,
-    expected: str,
-    split: str = "",
-    *,
-    is_id: bool = False,
-) -> None:
-    """Add the row of a clip, or reject it without a transcript: `expected` is the path where one was looked for.
+def id_of_speaker(speaker: str, stem: str) -> str:
+    """Return the stem, behind the speaker if it does not begin with it: two speakers may both have a clip 001."""
+    return stem if speaker == DEFAULT_SPEAKER or stem.startswith(speaker) else f"{speaker}/{stem}"
 
-    The id is the stem, unless it `is_id` behind the speaker if it does not begin with it: two speakers may both have a
-    clip 001.
-    """
-    row_id = stem if is_id or speaker == DEFAULT_SPEAKER or stem.startswith(speaker) else f"{speaker}/{stem}"
+
+def add_clip(
+    rows: RowCollector, speaker: str, row_id: str, audio: str, transcript: str | None, expected: str, split: str = ""
+) -> None:
+    """Add the row of a clip, or reject it without a transcript: `expected` is the path where one was looked for."""
     if transcript is None:
         rows.reject(audio, Reason.BAD_ROW, f"the sound has no transcript; expected {expected}", row_id)
         return

@@ -130,26 +130,14 @@ def refuse_predicted_cache(folder: Path) -> None:
         require_recorded_mels(folder, manifest, "choose another --cache")
 
 
-def refuse_merged_cache(folder: Path, index: CorpusIndex) -> None:
-    """Raise CacheError if the folder holds a cache merged of more corpora than these: a build would remove the others.
-
-    A cache that a build has made of two has receipts.
-    """
-    manifest = find_manifest(folder)
-    is_merged = manifest is not None and not any((folder / RECEIPTS_FOLDER).glob("*"))
-    if manifest is None or not is_merged or len(manifest.all_readings) <= len(index.roots):
-        return
-    found = f"is a cache of {len(manifest.all_readings)} corpora, made by xtts cache merge, and would keep one of them"
-    raise CacheError(f"{folder}: {found}; preprocess each into a cache of its own, and merge them again")
-
-
 def refuse_other_corpus(
     folder: Path, index: CorpusIndex, remedy: str = "choose another --cache, or remove this one"
 ) -> None:
-    """Raise CacheError with this remedy if the folder holds clips of another corpus only: a build would remove them.
+    """Raise CacheError if the folder holds another corpus's clips alone, or a merged cache: a build would remove them.
 
-    A clip of the same id is the same if its text is, or the size of its sound.
+    A clip of the same id is the same if its text is, or the size of its sound. `remedy` is for another corpus.
     """
+    _refuse_merged_cache(folder, index)
     rows = {row.id: row for row in index.rows}
     held: set[str] = set()
     for id, raw_text, sound_bytes in _kept_clips(folder):
@@ -161,6 +149,16 @@ def refuse_other_corpus(
     if held:
         mismatch = f"holds {counted(len(held), 'clip')} of another corpus, and {index.roots[0]} has none of them"
         raise CacheError(f"{folder}: {mismatch}; {remedy}")
+
+
+def _refuse_merged_cache(folder: Path, index: CorpusIndex) -> None:
+    manifest = find_manifest(folder)
+    # A cache that a build has made of two corpora has receipts.
+    if manifest is None or any((folder / RECEIPTS_FOLDER).glob("*")):
+        return
+    if (corpora := len(manifest.all_readings)) > len(index.roots):
+        found = f"is a cache of {corpora} corpora, made by xtts cache merge, and would keep one of them"
+        raise CacheError(f"{folder}: {found}; preprocess each into a cache of its own, and merge them again")
 
 
 def _kept_clips(folder: Path) -> Iterator[tuple[str, str, int]]:

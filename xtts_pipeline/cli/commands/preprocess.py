@@ -17,7 +17,6 @@ from xtts_pipeline.cache.build.build import (
     BuildOptions,
     BuildResult,
     build_cache,
-    refuse_merged_cache,
     refuse_other_corpus,
     refuse_predicted_cache,
 )
@@ -311,14 +310,12 @@ def preprocess(
         check_folder(cache)
         with tempfile.TemporaryDirectory(prefix="xtts-") as sounds:
             index = _read(data, val_data, reading, config, excluded, Path(sounds))
-            refuse_merged_cache(cache, index)
             refuse_other_corpus(cache, index)
             warnings = _language_warnings(index, config) + _setting_warnings(config.audio)
             report = DryRunReport(estimate_build(cache, index, config, options), max_rejected, warnings)
     else:
         with locked_folder(cache) as work_folder:
             index = _read(data, val_data, reading, config, excluded)
-            refuse_merged_cache(cache, index)
             refuse_other_corpus(cache, index)
             language_warnings = _language_warnings(index, config)
             print_warnings(language_warnings)

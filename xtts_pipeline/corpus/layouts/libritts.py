@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from xtts_pipeline.corpus.folders import add_clip, list_folder
+from xtts_pipeline.corpus.folders import add_clip, id_of_speaker, list_folder
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.rows import RowCollector
@@ -58,4 +58,5 @@ def _read_split(prefix: str, speakers: Sequence[str], split: str, rows: RowColle
             for stem in sorted(texts.keys() | sounds.keys()):
                 audio = f"{folder}/{sounds.get(stem, stem)}"
                 transcript = f"{folder}/{texts[stem]}" if stem in texts else None
-                add_clip(rows, speaker, stem, audio, transcript, f"{printable(stem)}{TRANSCRIPTS[0]}", split)
+                row_id, expected = id_of_speaker(speaker, stem), f"{printable(stem)}{TRANSCRIPTS[0]}"
+                add_clip(rows, speaker, row_id, audio, transcript, expected, split)

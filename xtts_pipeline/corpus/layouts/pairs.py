@@ -69,7 +69,7 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
     for stem in sorted(sounds.keys() | texts.keys()) if sounds else ():
         audio = f"{prefix}{sounds.get(stem, stem)}"
         expected = f"{printable(stem)}{TRANSCRIPTS[0]} {place}"
-        add_clip(rows, speaker, prefix + stem, audio, texts.get(stem), expected, is_id=True)
+        add_clip(rows, speaker, prefix + stem, audio, texts.get(stem), expected)
     for name in folders if depth < MAX_DEPTH else ():
         _read_folder(prefix + name, rows, depth + 1)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from xtts_pipeline.corpus.folders import add_clip, list_folder
+from xtts_pipeline.corpus.folders import add_clip, id_of_speaker, list_folder
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.rows import RowCollector
@@ -40,7 +40,7 @@ class Vctk:
                 audio = clips.get(stem, f"{sounds}/{speaker}/{stem}")
                 transcript = f"{TEXT_FOLDER}/{speaker}/{stem}.txt" if stem in stems else None
                 expected = f"{TEXT_FOLDER}/{printable(speaker)}/{printable(stem)}.txt"
-                add_clip(rows, speaker, stem, audio, transcript, expected)
+                add_clip(rows, speaker, id_of_speaker(speaker, stem), audio, transcript, expected)
 
 
 def _clips(folder: str, rows: RowCollector) -> dict[str, str]:
