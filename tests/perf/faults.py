@@ -74,7 +74,7 @@ def pretend_steps(seconds: float) -> None:
     with NativeLog():
         from xtts_pipeline.perf.trial import StepTime, Trial
 
-    Trial.take_step = lambda _: StepTime(0.0, 0.0, seconds, 4, is_compiling=False)  # type: ignore[method-assign]
+    Trial.take_step = lambda _: StepTime(0.0, 0.0, seconds, is_compiling=False)  # type: ignore[method-assign]
 
 
 def slow_device() -> None:

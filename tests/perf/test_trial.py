@@ -22,23 +22,22 @@ class Step:
         return SimpleNamespace(numpy=lambda: self.told.append(f"wait {number}"))
 
 
-def trial_on(batches: BatchStream, monkeypatch: pytest.MonkeyPatch) -> Trial:
-    monkeypatch.setattr(trial, "rows_of", lambda _: 4)
+def trial_on(batches: BatchStream) -> Trial:
     running = Trial.__new__(Trial)
     running.step, running.batches = Step(), batches
     running.monitor, running._steps, running._result = SimpleNamespace(check=lambda _: None), 0, None
     return running
 
 
-def test_a_trial_waits_for_a_step_once_the_next_one_has_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = trial_on(BatchStream(iter(range(3))), monkeypatch)
+def test_a_trial_waits_for_a_step_once_the_next_one_has_begun() -> None:
+    running = trial_on(BatchStream(iter(range(3))))
     for _ in range(3):
-        assert running.take_step().rows == 4
+        running.take_step()
     assert running.step.told == ["begin 0", "begin 1", "wait 0", "begin 2", "wait 1"]
 
 
-def test_a_step_on_a_batch_at_hand_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = trial_on(CopiedBatchStream(iter(()), int, lambda: 0.0), monkeypatch)
+def test_a_step_on_a_batch_at_hand_is_waited_for() -> None:
+    running = trial_on(CopiedBatchStream(iter(()), int, lambda: 0.0))
     for number in range(2):
         running.run(number)
     running.batches.close()
@@ -63,7 +62,7 @@ def test_where_copies_wait_for_the_device_a_trial_does_not_and_their_wait_is_com
         return number
 
     monkeypatch.setattr(trial, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    running = trial_on(CopiedBatchStream(batches(), copy, lambda: now[0]), monkeypatch)
+    running = trial_on(CopiedBatchStream(batches(), copy, lambda: now[0]))
     taken = running.take_step()
     running.batches.close()
     assert (taken.started, taken.wait) == (0.0, 1.0)

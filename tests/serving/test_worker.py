@@ -132,3 +132,21 @@ def test_the_limit_counts_open_speeches_alone(gated: GatedVoice, worker: SpeechW
             pass
 
     asyncio.run(fill())
+
+
+def test_a_text_goes_on_past_the_limit_and_its_listener_has_the_sound_before(
+    gated: GatedVoice, worker: SpeechWorker
+) -> None:
+    gated.parts = 1
+
+    async def fill() -> None:
+        with worker.speak(order(gated, "first")) as first:
+            gated.gate.release()
+            assert [len(part) async for part in first] == [PART_SAMPLES]
+        with ExitStack() as speeches:
+            for text in "abcd":
+                speeches.enter_context(worker.speak(order(gated, text)))
+            second = speeches.enter_context(worker.speak(order(gated, "second"), first))
+            assert second.due == max(second.arrived, first.due)
+
+    asyncio.run(fill())

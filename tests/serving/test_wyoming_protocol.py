@@ -3,6 +3,8 @@ import json
 import re
 import socket
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -90,6 +92,31 @@ def test_a_text_in_chunks_is_spoken_sentence_by_sentence(server: Running, voice:
 def test_a_sentence_is_spoken_before_the_text_ends(server: Running) -> None:
     events = talk(server, [SynthesizeStart(), SynthesizeChunk("One two. Three")], "audio-chunk")
     assert AudioStart.is_type(events[0].type)
+
+
+def test_other_requests_do_not_end_a_text_in_chunks() -> None:
+    gated = GatedVoice(parts=1)
+    with running({"gated": gated}, max_requests=1) as served, ThreadPoolExecutor(1) as pool:
+
+        async def converse() -> list[str]:
+            async with AsyncTcpClient("127.0.0.1", served.wyoming_port) as client:
+                await client.write_event(SynthesizeStart().event())
+                await client.write_event(SynthesizeChunk("The first. Second").event())
+                gated.gate.release()
+                kinds = [(await client.read_event()).type for _ in range(3)]
+                other = pool.submit(served.speak)
+                await asyncio.to_thread(wait_until, lambda: served.metric("xtts_open_requests") == 1)
+                await client.write_event(SynthesizeStop().event())
+                refused = partial(served.metric, "xtts_requests_total", protocol="wyoming", outcome="429")
+                await asyncio.to_thread(wait_until, lambda: served.metric("xtts_open_requests") == 2 or refused())
+                gated.gate.release(2)
+                while kinds[-1] != "synthesize-stopped":
+                    kinds.append((await client.read_event()).type)
+                assert other.result().status_code == 200
+                return kinds
+
+        chunks = ["audio-chunk"] * 3  # the second is the pause
+        assert asyncio.run(converse()) == ["audio-start", *chunks, "audio-stop", "synthesize-stopped"]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ class StepTime(NamedTuple):
     started: float
     wait: float
     busy: float
-    rows: int
     is_compiling: bool
 
     @property
@@ -68,7 +67,7 @@ def time_step(
     await_device(step(batch))
     ended = time.perf_counter()
     began = fetched if started is None else started
-    return StepTime(began, fetched - began, ended - fetched, rows_of(batch), step.compiled.is_new_shape)
+    return StepTime(began, fetched - began, ended - fetched, step.compiled.is_new_shape)
 
 
 class Trial:

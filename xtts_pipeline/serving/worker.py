@@ -30,11 +30,13 @@ MAX_UNREAD_PARTS = 32
 class LiveSpeech(AsyncIterator[np.ndarray]):
     """The sound of one order, float32 [samples] a part, while the worker makes it. Raises the error that ended it."""
 
-    def __init__(self, order: SpeechOrder, worker: "SpeechWorker") -> None:
+    def __init__(self, order: SpeechOrder, worker: "SpeechWorker", after: "LiveSpeech | None" = None) -> None:
         self.order, self._worker = order, worker
         self.sample_rate = order.voice.synthesizer.checkpoint.config.audio.sample_rate
         # When the listener needs the next part: at once at first, later when the sound so far has been played.
-        self.due = self.arrived = time.monotonic()
+        self.arrived = time.monotonic()
+        self.due: float = self.arrived if after is None else max(self.arrived, after.due)
+        self._is_first = after is None
         # Written under the worker's lock.
         self.unread_parts = 0
         self._is_ended = False
@@ -73,8 +75,9 @@ class LiveSpeech(AsyncIterator[np.ndarray]):
         now = time.monotonic()
         if isinstance(part, np.ndarray):
             seconds = len(part) / self.sample_rate
-            if self.due == self.arrived:
+            if self._is_first:
                 metrics.first_sound_seconds.observe(now - self.arrived)
+            self._is_first = False
             metrics.sound_seconds.inc(seconds)
             self.due = max(self.due, now) + seconds
         self._is_ended = not isinstance(part, np.ndarray)
@@ -117,14 +120,15 @@ class SpeechWorker:
         return self._thread.is_alive()
 
     @contextmanager
-    def speak(self, order: SpeechOrder) -> Iterator[LiveSpeech]:
+    def speak(self, order: SpeechOrder, after: LiveSpeech | None = None) -> Iterator[LiveSpeech]:
         """Yield the speech of an order; it is made until the block ends, and no longer.
 
-        Raises RequestError of status 429 if `max_requests` orders are being spoken.
+        after: the sentence before this one, of the same text to the same listener.
+        Raises RequestError of status 429 if `max_requests` orders are being spoken, but never within a text.
         """
-        speech = LiveSpeech(order, self)
+        speech = LiveSpeech(order, self, after)
         with self._changed:
-            if len(self._speeches) >= self._max_requests:
+            if after is None and len(self._speeches) >= self._max_requests:
                 wait = math.ceil(len(self._speeches) * self._busy_seconds / self._ended)
                 raise RequestError(
                     f"{len(self._speeches)} requests are being spoken, as many as are allowed; try again in {wait} s",

@@ -27,6 +27,7 @@ from xtts_pipeline.errors import Reason, TextError, XttsError
 from xtts_pipeline.serving import connections
 from xtts_pipeline.serving.http_api import Service
 from xtts_pipeline.serving.orders import RequestError
+from xtts_pipeline.serving.worker import LiveSpeech
 from xtts_pipeline.text.sentences import pause_seconds, split_sentences
 
 M = TypeVar("M", Synthesize, SynthesizeStart, SynthesizeChunk)
@@ -87,6 +88,8 @@ class _Connection:
         self._voice: SynthesizeVoice | None = None
         # A text that failed is None until it ends, and is not spoken again.
         self._text: str | None = None
+        # The sentence of the text in chunks that was spoken last.
+        self._spoken: LiveSpeech | None = None
         # Why a sentence of the text was left out.
         self._left_out: TextError | None = None
         self._split_length = 0
@@ -117,7 +120,7 @@ class _Connection:
             await self._write(self._describe())
         elif SynthesizeStart.is_type(event.type):
             self._voice, self._text = _read_message(SynthesizeStart, event).voice, ""
-            self._left_out, self._characters, self._split_length = None, 0, 0
+            self._left_out, self._spoken, self._characters, self._split_length = None, None, 0, 0
             self._is_in_chunks = True
         elif SynthesizeChunk.is_type(event.type) and self._text is not None:
             await self._take(_read_message(SynthesizeChunk, event).text)
@@ -126,7 +129,7 @@ class _Connection:
         # With a text in chunks, Home Assistant sends the whole text as well, for servers that know no chunks.
         elif Synthesize.is_type(event.type) and not self._is_in_chunks:
             wanted = _read_message(Synthesize, event)
-            self._voice = wanted.voice
+            self._voice, self._spoken = wanted.voice, None
             await self._speak(wanted.text)
             await self._end_sound()
             self._count("200")
@@ -179,8 +182,8 @@ class _Connection:
     async def _speak(self, text: str, pause: float = 0.0) -> None:
         order = self._service.voices.order(text, *self._names())
         async with asyncio.timeout(self._service.max_seconds):
-            with self._service.worker.speak(order) as speech:
-                rate = speech.sample_rate
+            with self._service.worker.speak(order, self._spoken) as speech:
+                self._spoken, rate = speech, speech.sample_rate
                 async for wave in speech:
                     if not self._is_speaking:
                         self._is_speaking = True

@@ -27,7 +27,7 @@ def test_without_a_gpu_the_host_is_looked_at_and_that_is_no_failure(cache: Path,
 
 
 def steps(wait: float) -> list[StepTime]:
-    return [StepTime(number, wait, 1.0 - wait, 4, is_compiling=False) for number in range(5)]
+    return [StepTime(number, wait, 1.0 - wait, is_compiling=False) for number in range(5)]
 
 
 def samples(*utilisation: float | None, throttled: tuple[str, ...] | None = ()) -> list[Sample]:
