@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -85,6 +86,7 @@ def test_a_client_that_does_not_read_its_speech_is_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(connections, "BEGIN_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.1)
     voice = GatedVoice(100_000)
     voice.gate.release(100_000)
     body = b'{"input": "abc", "response_format": "pcm"}'
@@ -95,10 +97,27 @@ def test_a_client_that_does_not_read_its_speech_is_left(
         with socket.create_connection(("127.0.0.1", server.http_port), timeout=60.0) as client:
             client.sendall(asked)
             ports = server.http_port, client.getsockname()[1]
-            assert is_held(*ports)
+            wait_until(lambda: is_held(*ports))
             wait_until(lambda: server.metric("xtts_requests_total", protocol="http", outcome="cut") == 1.0)
             wait_until(lambda: not is_held(*ports))
         assert capsys.readouterr().err == ""
+
+
+def test_a_closing_connection_waits_for_a_client_that_reads_slowly() -> None:
+    unsent, aborted, looks = [9, 9, 5, 5, 5], [], []
+    transport = SimpleNamespace(
+        is_closing=lambda: True, get_write_buffer_size=lambda: unsent[len(looks)], abort=lambda: aborted.append(True)
+    )
+    http = connections.TimedHttp.__new__(connections.TimedHttp)
+    http.transport, now = transport, [0.0]
+    http.loop = SimpleNamespace(time=lambda: now[0], call_later=lambda _, *look: looks.append(look))
+    http._close_if_idle(None)
+    for seconds in (59.0, 58.0, 59.0, 1.0):
+        now[0] += seconds
+        assert not aborted
+        look, *seen = looks[-1]
+        look(*seen)
+    assert aborted
 
 
 def test_a_client_may_wait_before_a_later_event(served: tuple[Running, GatedVoice]) -> None:

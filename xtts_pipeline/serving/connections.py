@@ -15,6 +15,8 @@ from xtts_pipeline.system.terminal import echo_line
 
 # How long a client may take to begin: far longer than any network, far shorter than a client that leaves it open.
 BEGIN_SECONDS = 10.0
+# A slow player takes what it has not read from its own and the system's buffers first.
+UNREAD_SECONDS = 60.0
 WARNING_SECONDS = 60.0
 # When no file can be opened, asyncio tries this many times in vain, and each of them again later.
 ACCEPTS_AT_ONCE = 1
@@ -47,8 +49,7 @@ class TimedHttp(H11Protocol):
     def _close_if_idle(self, last: object) -> None:
         """Close the connection if its last request is still `last`, which was answered when we last looked."""
         if self.transport.is_closing():
-            # It waits for a client that does not read, for ever.
-            self.transport.abort()
+            self._abort_if_unread(self.transport.get_write_buffer_size(), self.loop.time())
         # Before the first request `cycle` is None.
         elif not getattr(self.cycle, "response_complete", True):
             self._look_later(None)
@@ -57,6 +58,15 @@ class TimedHttp(H11Protocol):
         else:
             self.transport.close()
             self._look_later(last)
+
+    def _abort_if_unread(self, unsent: int, since: float) -> None:
+        """Abort a closing connection, which waits for its client, if no byte has left it for UNREAD_SECONDS."""
+        now, left = self.loop.time(), self.transport.get_write_buffer_size()
+        if left == unsent and now - since >= UNREAD_SECONDS:
+            self.transport.abort()
+        else:
+            since = since if left == unsent else now
+            self._timer = self.loop.call_later(BEGIN_SECONDS, self._abort_if_unread, left, since)
 
 
 class LoopFaults:
