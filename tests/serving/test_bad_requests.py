@@ -78,7 +78,7 @@ class Draw:
     may_succeed: bool = False
 
     def content(self) -> bytes:
-        headers = {"Host": "x", "Connection": "close", "Content-Length": str(len(self.body)), **self.headers}
+        headers = {"Host": "localhost", "Connection": "close", "Content-Length": str(len(self.body)), **self.headers}
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         return f"{self.method} {self.path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + self.body
 

@@ -30,7 +30,9 @@ def all_received(client: socket.socket) -> bytes:
     return b"".join(iter(lambda: client.recv(65_536), b""))
 
 
-@pytest.mark.parametrize("begun", [b"", b"GET /health HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a header"])
+@pytest.mark.parametrize(
+    "begun", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n"], ids=["nothing", "half a header"]
+)
 @pytest.mark.parametrize("protocol", ["http", "wyoming"])
 def test_a_client_that_does_not_begin_is_left(served: tuple[Running, GatedVoice], protocol: str, begun: bytes) -> None:
     port = served[0].http_port if protocol == "http" else served[0].wyoming_port
@@ -47,7 +49,7 @@ def test_a_wish_for_another_protocol_is_passed_over_in_silence(
 ) -> None:
     with running({"gated": GatedVoice(1)}) as server:
         capsys.readouterr()
-        asked = f"GET /health HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: {protocol}\r\n\r\n"
+        asked = f"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: {protocol}\r\n\r\n"
         with socket.create_connection(("127.0.0.1", server.http_port), timeout=60.0) as client:
             client.sendall(asked.encode())
             assert all_received(client).startswith(b"HTTP/1.1 200 ")
@@ -90,7 +92,7 @@ def test_a_client_that_does_not_read_its_speech_is_left(
     voice = GatedVoice(100_000)
     voice.gate.release(100_000)
     body = b'{"input": "abc", "response_format": "pcm"}'
-    head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
     asked = f"{head}Content-Type: application/json\r\n\r\n".encode() + body
     with running({"gated": voice}, max_seconds=0.5) as server:
         capsys.readouterr()
@@ -134,7 +136,7 @@ def test_a_client_may_wait_before_a_later_event(served: tuple[Running, GatedVoic
 def test_a_client_that_begins_no_second_request_is_left(served: tuple[Running, GatedVoice]) -> None:
     with socket.create_connection(("127.0.0.1", served[0].http_port), timeout=60.0) as client:
         # The byte after the request lifts uvicorn's own deadline.
-        client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nG")
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nG")
         assert all_received(client).startswith(b"HTTP/1.1 200 ")
 
 
@@ -177,7 +179,7 @@ def test_when_no_file_can_be_opened_clients_wait_and_one_line_says_so(
         monkeypatch.setattr(socket.socket, "accept", accept_if_possible)
         is_full.set()
         port, asked = {
-            "http": (server.http_port, b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+            "http": (server.http_port, b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
             "wyoming": (server.wyoming_port, b'{"type": "describe"}\n'),
         }[protocol]
         with socket.create_connection(("127.0.0.1", port), timeout=60.0) as client:

@@ -156,6 +156,20 @@ def test_a_token_is_asked_for_everywhere_but_on_the_page_and_by_a_probe() -> Non
         assert [line for line in figures.splitlines() if '"401"' in line and line.endswith(" 4.0")]
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("voice.localhost", 200),
+        ("127.0.0.1:8000", 200),
+        ("[::1]:8000", 200),
+        ("a.example", 403),
+    ],
+)
+def test_without_a_token_a_page_under_another_name_is_refused(server: Running, host: str, status: int) -> None:
+    assert server.client.get("/v1/audio/voices", headers={"Host": host}).status_code == status
+
+
 def test_requests_over_the_limit_are_told_when_to_come_again() -> None:
     gated = GatedVoice(parts=1)
     with running({"gated": gated}, max_requests=2) as served:
@@ -191,7 +205,7 @@ def test_the_speech_of_a_client_that_leaves_is_stopped(has_sound: bool) -> None:
     with running({"gated": gated}) as served:
         body = b'{"input": "abc", "response_format": "pcm"}'
         with socket.create_connection(("127.0.0.1", served.http_port)) as client:
-            head = "POST /v1/audio/speech HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            head = "POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             wait_until(lambda: served.metric("xtts_open_requests") == 1)
             if has_sound:

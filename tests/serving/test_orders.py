@@ -23,6 +23,14 @@ def test_a_voice_speaks_the_language_of_its_speaker_by_default(tmp_path: Path) -
     assert [voices.find("two/ann", tag).language for tag in ("German", "de-AT")] == ["de", "de"]
 
 
+def test_without_a_voice_the_first_that_speaks_the_language_is_taken(tmp_path: Path) -> None:
+    runs = {name: make_run(tmp_path / name, languages=(name,)) for name in ("en", "de")}
+    voices = VoiceTable({name: Synthesizer.load(run) for name, run in runs.items()}, 100)
+    assert [voices.find(None, tag).name for tag in (None, "en-GB", "de")] == ["en", "en", "de"]
+    with pytest.raises(RequestError, match="language: found 'fr'"):
+        voices.find(None, "fr")
+
+
 def test_a_voice_of_one_speaker_takes_no_reference_though_it_has_a_voice_encoder(tmp_path: Path) -> None:
     voices = VoiceTable({"one": Synthesizer.load(make_run(tmp_path / "one", speakers=("ann",)))}, 100)
     assert [voice["takes_reference"] for voice in voices.describe()] == [False]

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from wyoming.tts import (
 )
 
 from tests.serving.running import GatedVoice, Running, running
+from tests.speaking import make_run
 from tests.waiting import wait_until
 from xtts_pipeline.inference.synthesizer import Synthesizer
 from xtts_pipeline.serving import wyoming_protocol
@@ -164,25 +166,46 @@ def test_nothing_to_say_in_chunks_ends_without_sound(server: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "found"),
+    ("message", "found"),
     [
-        ([Synthesize("one", SynthesizeVoice("../tiny"))], "voice: found '../tiny'"),
-        ([Synthesize("one", SynthesizeVoice(language="xx"))], "language: found 'xx'"),
-        ([Synthesize("")], "found no text"),
-        ([Synthesize("☃")], "no letter or digit to speak"),
-        ([Synthesize("a" * 201)], "at most 200"),
-        (
-            [SynthesizeStart(), SynthesizeChunk("a" * 150), SynthesizeChunk("a" * 150), SynthesizeStop()],
-            "over 200 characters",
-        ),
+        (Synthesize("one", SynthesizeVoice("../tiny")), "voice: found '../tiny'"),
+        (Synthesize("one", SynthesizeVoice("tiny@xx")), "language: found 'xx'"),
+        (Synthesize("one", SynthesizeVoice(language="xx")), "language: found 'xx'"),
+        (Synthesize(""), "found no text"),
+        (Synthesize("☃"), "no letter or digit to speak"),
+        (Synthesize("a" * 201), "at most 200"),
     ],
 )
-def test_an_error_is_one_event_and_the_connection_goes_on(server: Running, messages: list, found: str) -> None:
-    events = talk(server, [*messages, Synthesize("one")], "audio-stop")
-    error = Error.from_event(events[0])
+def test_an_error_of_a_whole_text_is_one_event_and_ends_the_connection(
+    server: Running, message: Synthesize, found: str
+) -> None:
+    async def exchange() -> tuple[Event | None, Event | None]:
+        async with AsyncTcpClient("127.0.0.1", server.wyoming_port, read_timeout=60.0) as client:
+            await client.write_event(message.event())
+            return await client.read_event(), await client.read_event()
+
+    event, end = asyncio.run(exchange())
+    error = Error.from_event(event)
     assert found in error.text
-    assert error.code == "400"
+    assert (error.code, end) == ("400", None)
+
+
+def test_an_error_of_a_text_in_chunks_is_one_event_and_the_connection_goes_on(server: Running) -> None:
+    chunks = [SynthesizeStart(), SynthesizeChunk("a" * 150), SynthesizeChunk("a" * 150), SynthesizeStop()]
+    events = talk(server, [*chunks, Synthesize("one")], "audio-stop")
+    assert "over 200 characters" in Error.from_event(events[0]).text
     assert AudioStop.is_type(events[-1].type)
+
+
+def test_each_language_of_a_voice_is_a_voice_for_home_assistant(tmp_path: Path) -> None:
+    synthesizer = Synthesizer.load(make_run(tmp_path / "two", languages=("de", "en")))
+    with running({"two": synthesizer}) as served:
+        (program,) = Info.from_event(talk(served, [Describe()], "info")[0]).tts
+        assert [(voice.name, voice.languages) for voice in program.voices] == [("two@de", ["de"]), ("two@en", ["en"])]
+        for voice in program.voices:
+            events = talk(served, [Synthesize("2", SynthesizeVoice(voice.name, speaker="bob"))], "audio-stop")
+            wave = np.concatenate([*synthesizer.stream("2", "bob", *voice.languages)])
+            np.testing.assert_allclose(sound_of(events), np.clip(wave, -1, 1), atol=1e-4)
 
 
 @pytest.mark.parametrize("chunks", [["a" * 201, "b"], ["☃"]], ids=["too long", "nothing to speak"])

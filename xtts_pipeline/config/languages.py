@@ -28,6 +28,7 @@ _COUNTRIES = {"cn": "zh", "jp": "ja", "cz": "cs", "gr": "el", "dk": "da"}
 _NOT_A_LANGUAGE = frozenset(["und", "mul", "mis", "zxx"])
 _TAG = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*")
 MAX_SHOWN = 40
+_LONGEST_LANGUAGE = 80
 
 
 def canonical_language(written: str, *, with_hint: bool = True) -> str:
@@ -64,6 +65,8 @@ def nearest_language(wanted: str, names: Iterable[str]) -> str | None:
     lookup, then filtering, of RFC 4647.
     """
     known = list(names)
+    if len(wanted) > _LONGEST_LANGUAGE:  # to compare thousands of its parts would take long
+        return None
     if (same := find_language(wanted, known)) is not None:
         return same
     code, codes = _canonical_or_same(wanted), {name: _canonical_or_same(name) for name in known}

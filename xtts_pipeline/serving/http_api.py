@@ -5,8 +5,9 @@ Every error is OpenAI's error JSON with one line.
 
 import asyncio
 import base64
-import binascii
 import hmac
+import ipaddress
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -83,7 +84,7 @@ class Service:
             ],
             exception_handlers={XttsError: self._refuse, HTTPException: self._refuse},
         )
-        return app if self.token is None else _TokenGate(app, self.token, self.metrics)
+        return _Gate(app, self.token, self.metrics)
 
     async def _page(self, _: Request) -> Response:
         content = files("xtts_pipeline.serving").joinpath("page.html").read_bytes()
@@ -216,22 +217,41 @@ class _SpeechResponse(Response):
         self._service.metrics.requests.labels("http", outcome).inc()
 
 
-class _TokenGate:
-    """Answers 401 to requests without the token."""
+class _Gate:
+    """Answers 401 to requests without the token; if there is none, 403 to those that name another host.
 
-    def __init__(self, app: ASGIApp, token: str, metrics: ServerMetrics) -> None:
-        self._app, self._expected, self._metrics = app, f"Bearer {token}".encode(), metrics
+    A page can give its own name this machine's address, so that the browser takes the server for a part of the page.
+    """
+
+    def __init__(self, app: ASGIApp, token: str | None, metrics: ServerMetrics) -> None:
+        self._app, self._metrics = app, metrics
+        self._expected = None if token is None else f"Bearer {token}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
-            found = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(found, self._expected):
-                self._metrics.requests.labels("http", "401").inc()
-                message = "Authorization: expected `Bearer TOKEN` with the server's token"
-                response = _error_response(401, message, headers={"www-authenticate": "Bearer"})
-                await response(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        respond = self._app
+        if scope["type"] == "http":
+            headers = dict(scope["headers"])
+            host = headers.get(b"host", b"localhost").decode("latin-1")
+            if self._expected is None and not _is_local(host):
+                respond = _error_response(403, f"Host: found {host[:80]!r}, expected localhost or an address; use that")
+            elif self._expected is not None and scope["path"] not in OPEN_PATHS:
+                found = headers.get(b"authorization", b"")
+                if not hmac.compare_digest(found, self._expected):
+                    message = "Authorization: expected `Bearer TOKEN` with the server's token"
+                    respond = _error_response(401, message, headers={"www-authenticate": "Bearer"})
+        if isinstance(respond, Response):
+            self._metrics.requests.labels("http", str(respond.status_code)).inc()
+        await respond(scope, receive, send)
+
+
+def _is_local(host: str) -> bool:
+    """Return whether a Host header has an address or the name localhost."""
+    name = re.sub(r":\d+$", "", host)
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return name.lower() == "localhost" or name.lower().endswith(".localhost")
+    return True
 
 
 def _error_response(
@@ -246,7 +266,7 @@ def _error_response(
 def _decode_clip(text: str) -> bytes:
     try:
         clip = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise RequestError("reference: not base64; expected a sound file in base64", "reference") from None
     if not 0 < len(clip) <= MAX_CLIP_BYTES:
         raise RequestError(

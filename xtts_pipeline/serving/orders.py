@@ -106,19 +106,28 @@ class VoiceTable:
         ]
 
     def find(self, voice: str | None, language: str | None) -> ChosenVoice:
-        """Return the voice of these names, by default the first one and its speaker's language. Raises RequestError."""
-        name = next(iter(self._voices)) if voice is None else voice
+        """Return the voice of these names, by default the first that speaks the language, and its speaker's language.
+
+        Raises RequestError.
+        """
+        name = self._first_voice(language) if voice is None else voice
         if name not in self._voices:
             raise _unknown("voice", name, list(self._voices))
         synthesizer, speaker = self._voices[name]
         cache = synthesizer.checkpoint.cache
         languages = cache.languages
-        if language is not None and len(language) > QUOTED_CHARACTERS:  # to look for the nearest would take long
-            raise _unknown("language", language, languages)
         spoken = cache.default_language(speaker) if language is None else nearest_language(language, languages)
-        if spoken is None or spoken not in languages:
+        if spoken is None:
             raise _unknown("language", str(language), languages)
         return ChosenVoice(name, synthesizer, speaker, spoken)
+
+    def _first_voice(self, language: str | None) -> str:
+        """Return the name of the first voice that speaks the language, else of the first one."""
+        names = list(self.synthesizers)
+        if language is not None:
+            languages = {name: self.synthesizers[name].checkpoint.cache.languages for name in names}
+            names = [name for name in names if nearest_language(language, languages[name])] or names
+        return names[0]
 
     def order(
         self,

@@ -113,6 +113,9 @@ class _Connection:
                 self._text = None
                 await self._report(error)
                 await self._end_sound()
+                if not self._is_in_chunks:
+                    # Home Assistant passes over errors and waits for the end of the sound, or of the connection.
+                    return
             event = await _read_event(reader, self._service.max_seconds)
 
     async def _answer(self, event: Event) -> None:
@@ -195,7 +198,10 @@ class _Connection:
     def _names(self) -> tuple[str | None, str | None]:
         """Return the names of voice and language."""
         voice = self._voice or SynthesizeVoice()
-        return f"{voice.name}/{voice.speaker}" if voice.name and voice.speaker else voice.name, voice.language
+        name, language = voice.name, voice.language
+        if name is not None and name not in self._service.voices.synthesizers and "@" in name:
+            name, _, language = name.rpartition("@")
+        return f"{name}/{voice.speaker}" if name and voice.speaker else name, language
 
     async def _end_sound(self) -> None:
         if self._is_speaking:
@@ -208,7 +214,10 @@ class _Connection:
             cache = synthesizer.checkpoint.cache
             speakers = [TtsVoiceSpeaker(speaker) for speaker in cache.speakers] if len(cache.speakers) > 1 else None
             version = str(synthesizer.checkpoint.step)
-            voices.append(TtsVoice(name, ATTRIBUTION, True, name, version, list(cache.languages), speakers))
+            # Home Assistant names a voice without a language, so each language has a voice of its own.
+            for language in cache.languages:
+                shown = name if len(cache.languages) == 1 else f"{name}@{language}"
+                voices.append(TtsVoice(shown, ATTRIBUTION, True, shown, version, [language], speakers))
         program = TtsProgram("xtts", ATTRIBUTION, True, "voices of xtts_pipeline", __version__, voices, True)
         return Info(tts=[program])
 
