@@ -70,7 +70,8 @@ def read_corpus(
 def _sound_folder(source: Path, audio_dir: str) -> tuple[str, Path | None]:
     """Return `audio_dir` as seen from the corpus, and its path if it does not lie below the corpus.
 
-    It is looked for there first, then from the current folder. Raises CorpusError if it lies elsewhere and is missing.
+    It is looked for there first, then from the current folder, which a later reading may not share. Raises CorpusError
+    if it lies elsewhere and is missing.
     """
     root = source if source.is_dir() else source.parent
     if not audio_dir:
@@ -81,7 +82,7 @@ def _sound_folder(source: Path, audio_dir: str) -> tuple[str, Path | None]:
         return folder.relative_to(root).as_posix() if is_named_from_here else audio_dir, None
     if not folder.is_dir():
         raise CorpusError(f"--audio-dir {audio_dir}: no such folder in {root} or here; name the folder of the sounds")
-    return audio_dir, folder
+    return os.path.relpath(folder, root) if is_named_from_here else audio_dir, folder
 
 
 def _check_options(reader: Layout, shown: Path, options: ReadOptions) -> None:

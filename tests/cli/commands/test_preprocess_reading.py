@@ -43,6 +43,18 @@ def test_the_manifest_has_how_a_folder_was_read_and_verification_reads_it_so(dat
     assert check_sources(cache, data, 3) == (3, ())
 
 
+def test_sounds_named_from_the_current_folder_are_found_from_another(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    (data / "wavs").rename(tmp_path / "sounds")
+    monkeypatch.chdir(tmp_path)
+    build(data, cache, reading=ReadOptions(audio_dir="sounds", encoding="cp1252"))
+    monkeypatch.chdir("/")
+    assert load_manifest(cache).first_reading.audio_dir == "../sounds"
+    assert check_sources(cache, data, 3) == (3, ())
+
+
 def test_a_layout_that_says_all_leaves_the_manifest_as_it_was(tmp_path: Path) -> None:
     build(write_corpus(tmp_path / "data"), tmp_path / "cache")
     assert "readings" not in (tmp_path / "cache" / "manifest.json").read_text()

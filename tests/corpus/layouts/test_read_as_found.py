@@ -347,7 +347,7 @@ def test_sounds_may_lie_outside_of_the_folder_of_the_table(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("audio_dir", "seen"),
-    [("data/sounds", "sounds"), ("sounds", "sounds"), ("other/sounds", "other/sounds"), ("link", "link")],
+    [("data/sounds", "sounds"), ("sounds", "sounds"), ("other/sounds", "../other/sounds"), ("link", "link")],
 )
 def test_the_folder_of_the_sounds_is_named_from_the_corpus_or_from_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audio_dir: str, seen: str
