@@ -1,5 +1,7 @@
 """The manifest: one byte sequence for one content, checked completely before use."""
 
+import errno
+import io
 import json
 import os
 from dataclasses import replace
@@ -202,6 +204,19 @@ def test_sealed_content_is_one_canonical_line() -> None:
 def test_an_empty_file_has_a_checksum(tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     assert file_checksum(tmp_path / "empty") == "99aa06d3014798d86001c324468d497f"
+
+
+def test_a_disk_that_fails_under_a_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapped file would end the process by SIGBUS."""
+
+    class Failing(io.FileIO):
+        def readinto(self, _buffer: object, /) -> int:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    (tmp_path / "shard").write_bytes(b"abc")
+    monkeypatch.setattr(module, "open_regular_file", Failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        file_checksum(tmp_path / "shard")
 
 
 def test_a_name_that_claims_more_shards_than_are_listed_is_refused_at_once(tmp_path: Path) -> None:

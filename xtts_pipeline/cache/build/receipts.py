@@ -3,14 +3,12 @@
 A deleted receipt only makes its shard be written again. Only receipts hold modification times.
 """
 
-import hashlib
 import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import xxhash
 from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
@@ -20,7 +18,7 @@ from xtts_pipeline.cache.format.schema import RecordSpec, bucket_of
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Bucket
 from xtts_pipeline.errors import Reason
-from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
+from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import seal_json, strip_seal
 from xtts_pipeline.system.strict_json import STRICT, Natural
 
@@ -218,11 +216,9 @@ def _has_same_content(clip: ClipReceipt, root: Path) -> bool:
     if clip.checksum is None:
         return True
     try:
-        with open_regular_file(root / clip.audio) as file:
-            digest = hashlib.file_digest(file, xxhash.xxh3_128)  # type: ignore[arg-type]  # as in file_checksum
+        return file_checksum(root / clip.audio) == clip.checksum
     except OSError:
         return False
-    return digest.hexdigest() == clip.checksum
 
 
 def _is_same_row(clip: ClipReceipt, row: PlannedRow) -> bool:

@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import mmap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -34,7 +33,6 @@ from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
-from xtts_pipeline.system.storage import is_stored
 from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
 
 MANIFEST_NAME = "manifest.json"
@@ -417,10 +415,8 @@ def summarize(values: Sequence[float]) -> Statistics:
 def file_checksum(path: Path) -> str:
     """Return the xxh3-128 hex digest of a file. Raises OSError if it is not regular or cannot be read."""
     with open_regular_file(path) as file:
-        if is_stored(path) or not file.seek(0, 2):  # a stored or empty file cannot be mapped
-            return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()  # type: ignore[arg-type]  # xxhash has hashlib's interface
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-            return xxhash.xxh3_128_hexdigest(view)
+        # Never mapped: a failing disk, or a file that is cut off meanwhile, would end the process by a signal.
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()  # type: ignore[arg-type]  # xxhash has hashlib's interface
 
 
 def is_file_of(path: Path, entry: FileEntry) -> bool:
