@@ -9,6 +9,7 @@ import click
 from xtts_pipeline.cache.build.plan import CorpusIndex
 from xtts_pipeline.cli.options import Choice
 from xtts_pipeline.corpus.columns import ROLES
+from xtts_pipeline.corpus.encodings import is_text_encoding
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import LAYOUTS
 from xtts_pipeline.errors import did_you_mean
@@ -47,9 +48,7 @@ class Encoding(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name; a usage error for an unknown one."""
-        try:
-            "".encode(value or "utf-8")
-        except (LookupError, ValueError):
+        if value and not is_text_encoding(value):
             self.fail(f"{value!r} is no text encoding; expected one such as utf-8, cp1252 or utf-16", param, ctx)
         return str(value)
 

@@ -35,6 +35,15 @@ _BY_LANGUAGE = {
 }
 
 
+def is_text_encoding(name: str) -> bool:
+    """Return whether Python knows a text encoding of this name."""
+    try:
+        "".encode(name)
+    except (LookupError, ValueError):
+        return False
+    return True
+
+
 def wide_encoding(start: bytes, given: str = "") -> str:
     """Return the encoding of a file whose newline is more than one byte, by its first bytes or as given, or ``."""
     if given:

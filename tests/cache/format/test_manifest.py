@@ -33,6 +33,7 @@ from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_j
 
 CHECKSUM = "0" * 32
 SYMBOLS = ("a", "b")
+READING = {"layout": "ljspeech", "columns": {}, "audio_dir": "", "delimiter": "", "encoding": "nope"}
 ONE_SHAPE = load_config(overrides=["data.buckets=null"])
 
 
@@ -117,6 +118,8 @@ def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
         (("audio", "hop_samples"), 0, "hop_samples"),
         (("rejected_by_reason",), {"because": 1}, "rejected_by_reason"),
         (("symbols",), ["a", "a"], "symbols"),
+        (("readings",), [READING], "readings: 'nope' is no text encoding"),
+        (("readings",), [{**READING, "encoding": ""}] * 2, "readings: found 2, expected 1"),
         (("statistics", "frames", "p50"), 9.0, "statistics.frames"),
         (("files",), {}, "files"),
         (("format_version",), 2, "format_version 2, expected 1"),

@@ -29,6 +29,7 @@ from xtts_pipeline.config.schema import (
     check_last_bucket,
     show_value,
 )
+from xtts_pipeline.corpus.encodings import is_text_encoding
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
@@ -194,6 +195,7 @@ class Manifest:
     @model_validator(mode="after")
     def _consistent(self) -> "Manifest":
         self._check_names()
+        self._check_readings()
         self._check_buckets()
         self._check_records()
         self._check_shards()
@@ -212,6 +214,13 @@ class Manifest:
             if ordered != sorted(ordered) or not spread.min <= spread.mean <= spread.max:
                 raise ValueError(f"statistics.{measure} is not in ascending order")
         return self
+
+    def _check_readings(self) -> None:
+        if self.readings:
+            _expect("readings", len(self.readings), len(self.layout.split("+")))
+        for reading in self.readings:
+            if reading.encoding and not is_text_encoding(reading.encoding):
+                raise ValueError(f"readings: {reading.encoding!r} is no text encoding")
 
     def _check_records(self) -> None:
         _expect("fields", self.fields, record_spec(self).fields)
