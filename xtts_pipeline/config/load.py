@@ -204,7 +204,7 @@ def validate_tree(tree: Mapping[str, Any], sources: Mapping[str, str]) -> Config
 
 
 def dump_config(config: Config) -> str:
-    """Return the config as YAML that `load_config` reads back unchanged."""
+    """Return the config as YAML that `load_config` reads back unchanged, but with every setting as one that is set."""
     return to_yaml(config.model_dump(mode="json"))
 
 

@@ -12,6 +12,7 @@ from xtts_pipeline.config.load import load_config, preset_names
 from xtts_pipeline.config.migration import GROUPS, RULES
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import ConfigError
+from xtts_pipeline.training.settings import _suit_speakers
 
 # The keys that the seeds of this project tell users to set.
 OLD = """
@@ -262,3 +263,14 @@ def test_every_preset_is_listed_with_what_it_is_for() -> None:
     assert all(len(description) > 20 for description in listed.values())
     lines = xtts("config", "presets").stdout.splitlines()
     assert f"tiny               {listed['tiny']}" in lines
+
+
+@pytest.mark.parametrize("given", [[], ["data.buckets=auto", "model.voice_latents=32", "synthesis.guidance=3"]])
+def test_shown_settings_leave_the_same_choices_to_the_cache(tmp_path: Path, given: list[str]) -> None:
+    shown = xtts("config", "show", "small", *(f"--set={setting}" for setting in given)).stdout
+    (tmp_path / "my.yaml").write_text(shown)
+    before, after = load_config(["small"], given), load_config([str(tmp_path / "my.yaml")])
+    assert (after, after.data.are_buckets_given) == (before, bool(given))
+    assert shown.count("(not set; depends on the cache)") == (0 if given else 3)
+    for speakers in (1, 2):
+        assert _suit_speakers(after, speakers) == _suit_speakers(before, speakers)

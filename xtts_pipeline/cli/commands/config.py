@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ from xtts_pipeline.system.terminal import columns_of, counted, fold
 
 # If two sections set the same key, the later section wins, as in the earlier system.
 _SECTIONS = ("model", "data", "training")
+# Where these are not set, `preprocess` and `train` choose by the cache.
+_DEPENDENT = {"data": "buckets", "model": "voice_latents", "synthesis": "guidance"}
 
 
 @click.group(cls=SummaryGroup)
@@ -56,10 +59,19 @@ def presets(as_json: bool) -> None:
 @set_option
 @json_option
 def show(files: tuple[str, ...], overrides: tuple[str, ...], as_json: bool) -> None:
-    """Print the merged settings, defaults included."""
+    """Print the merged settings, defaults included; a default that depends on the cache is a comment."""
     merged = load_config(files, overrides)
-    as_text = json.dumps(merged.model_dump(mode="json"), ensure_ascii=False) if as_json else dump_config(merged)
+    as_text = json.dumps(merged.model_dump(mode="json"), ensure_ascii=False) if as_json else _shown(merged)
     echo(*as_text.rstrip("\n").split("\n"))
+
+
+def _shown(merged: Config) -> str:
+    """Return the settings as YAML that has the effect of what they were merged from."""
+    text = dump_config(merged)
+    for section, key in _DEPENDENT.items():
+        if key not in getattr(merged, section).model_fields_set:
+            text = re.sub(rf"^  ({key}: .*)", r"  # \1 (not set; depends on the cache)", text, flags=re.MULTILINE)
+    return text
 
 
 @config.command(example="xtts config check my.yaml")
