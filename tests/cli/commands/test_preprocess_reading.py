@@ -1,7 +1,9 @@
 """How a corpus was read: said by options, printed, stored in the manifest, and used by `verify-cache`."""
 
+import json
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 from tests.cache.corpora import SETTINGS, build, modification_times, write_corpus, write_metadata
@@ -169,3 +171,18 @@ def test_a_cache_of_another_corpus_is_refused_and_stays(tmp_path: Path, options:
     assert isinstance(refused.exception, CacheError)
     assert str(refused.exception).startswith(f"{cache}: holds 20 clips of another corpus, and {tmp_path / 'other'} has")
     assert modification_times(cache) == before
+
+
+def test_a_dry_run_of_parquet_files_reuses_the_shards_of_a_finished_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    sounds = sorted((write_corpus(tmp_path / "data", 4) / "wavs").iterdir())
+    texts = [f"clip {number}" for number in range(4)]
+    table = pyarrow.table({"audio": [{"bytes": path.read_bytes(), "path": ""} for path in sounds], "text": texts})
+    (tmp_path / "tables").mkdir()
+    pyarrow.parquet.write_table(table, tmp_path / "tables" / "train.parquet")
+    build(tmp_path / "tables", tmp_path / "cache")
+    words = ("--data", tmp_path / "tables", "--cache", tmp_path / "cache", "--jobs", 1, "--json", *SETTINGS)
+    foreseen = json.loads(xtts("preprocess", "--dry-run", *words).stdout)
+    assert (foreseen["shards_to_write"], foreseen["bytes_to_write"]) == (0, 0)

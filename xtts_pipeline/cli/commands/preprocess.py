@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -312,6 +312,9 @@ def preprocess(
             index = _read(data, val_data, reading, config, excluded, Path(sounds))
             refuse_other_corpus(cache, index)
             warnings = _language_warnings(index, config) + _setting_warnings(config.audio)
+            if any(root.is_relative_to(sounds) for root in index.roots):
+                # Sounds written a moment ago have other times than those that the cache was made from.
+                options = replace(options, check="content")
             report = DryRunReport(estimate_build(cache, index, config, options), max_rejected, warnings)
     else:
         with locked_folder(cache) as work_folder:
