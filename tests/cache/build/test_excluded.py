@@ -11,6 +11,7 @@ from tests.calling import xtts
 from tests.json_lines import read_json_lines
 from xtts_pipeline.cache.format.manifest import UTTERANCES_NAME, load_manifest
 from xtts_pipeline.cache.verify.verify import verify_cache
+from xtts_pipeline.cli.commands.preprocess import _is_over_limit
 from xtts_pipeline.cli.commands.verify_cache import verify
 from xtts_pipeline.errors import CorpusError
 
@@ -63,6 +64,10 @@ def test_excluded_rows_do_not_count_for_the_limit_and_unknown_ids_are_named(data
     report = json.loads(result.stdout)
     assert (report["read"], report["kept"], report["rejected_by_reason"]) == (CLIPS, CLIPS - 3, {"excluded": 3})
     assert report["examples"]["excluded"]["id"] == "clip-001"
+
+
+def test_a_share_of_exactly_the_limit_is_not_over_it() -> None:
+    assert [_is_over_limit(rejected, 105, 5, 0.29) for rejected in (34, 35)] == [False, True]
 
 
 @pytest.mark.parametrize(("content", "found"), [(None, "No such file or directory"), (b"\xff\xfe", "it is not UTF-8")])

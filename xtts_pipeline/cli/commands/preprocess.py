@@ -266,7 +266,8 @@ class DryRunReport:
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Read headers and texts only, and show what would be written; the exit code is that of the whole run.",
+    help="Show what would be written, by texts, headers and a few clips that are timed; the exit code is that of the "
+    "whole run.",
 )
 @click.option(
     "--backend",
@@ -356,7 +357,8 @@ def _read(
 
 def _is_over_limit(rejected: int, read: int, excluded: int, max_rejected: float) -> bool:
     """Return whether a larger share of the rows was rejected than allowed; excluded rows do not count."""
-    return rejected - excluded > max_rejected * (read - excluded)
+    # Rounded, since 0.29 * 100 is a little under 29.
+    return rejected - excluded > round(max_rejected * (read - excluded), 6)
 
 
 def _pool(backend: Literal["local", "dask"], scheduler: str | None, jobs: int, wait_workers: float) -> Pool:
