@@ -12,6 +12,7 @@ from tests.cache.corpora import (
     THREAD_POOL,
     build,
     cache_bytes,
+    make_config,
     modification_times,
     write_clip,
     write_corpus,
@@ -235,6 +236,30 @@ def test_repair_writes_what_is_broken_and_nothing_else(root: Path) -> None:
     assert cache_bytes(cache) == expected
     untouched = set(expected) - {*shards[:3], "manifest.json", "rejected.jsonl"}
     assert {name: modification_times(cache)[name] for name in untouched} == {name: times[name] for name in untouched}
+
+
+def test_repair_keeps_more_shards_than_rows(tmp_path: Path) -> None:
+    build(
+        write_corpus(tmp_path / "data", 8), tmp_path / "cache", make_config("cache.validation_share=0"), train_shards=8
+    )
+    write_metadata(tmp_path / "data", 7)
+    shards = load_manifest(tmp_path / "cache").shard_names("train")
+    flip_bit(next(path for name in shards if (path := tmp_path / "cache" / name).stat().st_size), 700, 2)
+
+    assert repair(tmp_path)
+    assert load_manifest(tmp_path / "cache").shard_names("train") == shards
+
+
+def test_repair_keeps_the_number_of_shards_of_a_split_without_a_file(tmp_path: Path) -> None:
+    data, cache, config = tmp_path / "data", tmp_path / "cache", make_config("cache.validation_share=0.5")
+    for clips in (20, 80):  # more shards by default
+        build(write_corpus(data, clips), cache, config)
+    expected = cache_bytes(cache)
+    for name in load_manifest(cache).shard_names("val"):
+        (cache / name).unlink()
+
+    assert repair(tmp_path)
+    assert cache_bytes(cache) == expected
 
 
 @pytest.mark.parametrize("make", [lambda path: path.symlink_to("/nowhere"), os.mkfifo])

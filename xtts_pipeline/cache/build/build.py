@@ -101,14 +101,17 @@ def build_cache(
     config: Config,
     options: BuildOptions,
     progress: Callable[[int], object],
+    existing: Mapping[str, tuple[int, int]] | None = None,
 ) -> BuildResult:
     """Bring the locked cache folder up to date; `progress` receives the number of further rows done.
 
-    Raises CacheError if the disk is full; the next run reuses the finished shards.
+    `existing` is as in `plan_shards`, by default by the files in the folder. Raises CacheError if the disk is full; the
+    next run reuses the finished shards.
     """
     config = resolve_buckets(config, folder, index, reshard=options.reshard)
     changed = tuple(changed_settings(folder, config, index))
-    plan = plan_shards(index, config.cache, existing_counts(folder), options.train_shards, reshard=options.reshard)
+    existing = existing_counts(folder) if existing is None else existing
+    plan = plan_shards(index, config.cache, existing, options.train_shards, reshard=options.reshard)
     builder = _Builder(folder, work_folder, index, config, options, progress)
     with explained_write(folder):
         rejected = _rejected_ids(folder, index, final=False)

@@ -4,6 +4,7 @@ Uses the writer's own functions, so that the two cannot diverge.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -95,9 +96,10 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
     before = _file_identities(folder)
     for problem in problems:
         _remove_broken(folder, problem, names, manifest.bucket_count)
-    train_shards = len(manifest.shard_names("train", bucket=0)) or None
+    # Not those of the files: all of a split may be lost.
+    counts = {split: (count, count) for split, count in Counter(name.split for name in names).items()}
     # By content: another checkout has other modification times for the same files.
-    options = BuildOptions(local_pool(jobs), jobs, check="content", train_shards=train_shards)
+    options = BuildOptions(local_pool(jobs), jobs, check="content")
     with locked_folder(folder, other_place="remove it, and repair again") as work_folder:
         build_cache(
             folder,
@@ -106,6 +108,7 @@ def repair_cache(folder: Path, problems: Sequence[Problem], data: Path, jobs: in
             config,
             options,
             lambda _rows: None,
+            counts,
         )
     return tuple(sorted({name for name, _ in before ^ _file_identities(folder)} - {LOCK_NAME}))
 
