@@ -114,6 +114,26 @@ def test_a_merged_cache_is_not_replaced_by_one_of_its_corpora(whole: Path, tmp_p
     assert ids_of(tmp_path / "both") == ids_of(whole)
 
 
+def test_rejections_at_the_same_line_of_two_corpora_are_both_kept(tmp_path: Path) -> None:
+    for name in ("data", "val"):
+        corpus = write_corpus(tmp_path / name, 8)
+        rows = (corpus / "metadata.csv").read_text().splitlines()
+        rows = [f"{row if name == 'data' else f'val-{row}'}\n" for row in rows[:-1]]
+        (corpus / "metadata.csv").write_text("".join([*rows, "lost|x|this is lost\n"]))
+        for path in (corpus / "wavs").iterdir() if name == "val" else ():
+            path.rename(path.with_name(f"val-{path.name}"))
+    settings = [f"--set={setting}" for setting in CONFIG]
+    places = ("--data", tmp_path / "data", "--val-data", tmp_path / "val", "--cache", tmp_path / "whole")
+    assert xtts("preprocess", *places, "--jobs", 1, "--max-rejected", "50%", *settings).exit_code == 0
+    run("subset", "--share", "50%", tmp_path / "whole", tmp_path / "part")
+    counts = [load_manifest(tmp_path / name).rejected_by_reason["audio_missing"] for name in ("whole", "part")]
+    assert counts == [2, 2]
+    rest = ids_of(tmp_path / "whole") - ids_of(tmp_path / "part")
+    run("subset", "--ids", listed(tmp_path / "ids.txt", rest), tmp_path / "whole", tmp_path / "rest")
+    run("merge", tmp_path / "part", tmp_path / "rest", tmp_path / "both")
+    assert load_manifest(tmp_path / "both").rejected_by_reason == {"audio_missing": 2}
+
+
 def test_clips_that_the_corpus_puts_into_training_stay_there(tmp_path: Path) -> None:
     data, settings = tmp_path / "data", make_config("cache.validation_share=0.05")
     for number in range(20):

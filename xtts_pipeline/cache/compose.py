@@ -1,7 +1,7 @@
 """Make a cache of the records of others: a part of one, or several as one.
 
 Records are copied, never computed again; only their padding changes where the caches have other buckets. A part is the
-cache that `preprocess --exclude` would make of the same rows.
+cache that `preprocess --exclude` would make of the same rows in the buckets of the whole.
 """
 
 import itertools
@@ -202,18 +202,29 @@ def _lay_out(members: Sequence[_Member], config: CacheConfig) -> dict[ShardName,
 def _rejections(
     sources: Sequence[SourceCache], entries: Iterable[UtteranceEntry], kept: Collection[str]
 ) -> list[Rejection]:
-    """Return the rejected rows of the sources and what is left out here, each once; no row with an id that is kept."""
-    rows: dict[tuple[str, ...], Rejection] = {}
-    for source in sources:
-        for row in read_rejected(source.folder):
+    """Return the rejected rows of the sources and what is left out here; no excluded row with an id that is kept.
+
+    Parts of one cache have rows in common: each is returned as often as the source has it that has it most often.
+    """
+    rows: list[Rejection] = []
+    returned: Counter[tuple[str, ...]] = Counter()
+
+    def add(candidates: Iterable[Rejection]) -> None:
+        seen: Counter[tuple[str, ...]] = Counter()
+        for row in candidates:
             is_excluded = row.reason == Reason.EXCLUDED
-            if not (is_excluded and row.id in kept):
-                rows.setdefault((row.id, row.reason) if is_excluded else (row.id, row.reason, row.where), row)
-    for entry in entries:
-        if entry.id not in kept:
-            row = Rejection(entry.id, entry.source.path, Reason.EXCLUDED, "left out by xtts cache subset")
-            rows.setdefault((row.id, row.reason), row)
-    return list(rows.values())
+            key = (row.id, row.reason) if is_excluded else (row.id, row.reason, row.where)
+            seen[key] += 1
+            if seen[key] > returned[key] and not (is_excluded and row.id in kept):
+                returned[key] += 1
+                rows.append(row)
+
+    for source in sources:
+        add(read_rejected(source.folder))
+    detail = "left out by xtts cache subset"
+    left_out = (entry for entry in entries if entry.id not in kept)
+    add(Rejection(entry.id, entry.source.path, Reason.EXCLUDED, detail) for entry in left_out)
+    return rows
 
 
 def _index_of(

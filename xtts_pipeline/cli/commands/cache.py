@@ -108,7 +108,7 @@ def subset(
 ) -> None:
     """Write a part of the cache SRC to the new folder DST.
 
-    Options of several kinds take the utterances that each kind would take.
+    With several options, an utterance is taken if both `--ids` and `--speaker` take it; `--share` is a share of those.
     """
     if not (ids or speakers or share is not None):
         raise ConfigError("--ids, --speaker, --share: found none of them; name the utterances to take")
