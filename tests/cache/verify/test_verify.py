@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ import pytest
 from tests.cache.corpora import build, write_corpus, write_records
 from tests.damage import flip_bit, forged
 from xtts_pipeline.cache.format.example import decode_example, encode_example
-from xtts_pipeline.cache.format.listings import UTTERANCES
+from xtts_pipeline.cache.format.listings import UTTERANCES, read_utterances
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, manifest_bytes, record_spec
 from xtts_pipeline.cache.format.schema import Example, without_padding
+from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.cache.verify.listings import _order_problems
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.errors import CacheError
 from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
@@ -241,6 +244,17 @@ def test_a_record_swapped_between_shards_is_found_though_every_checksum_fits(
     problems = verify_cache(cache).problems
     assert {problem.kind for problem in problems} == {"utterance"}
     assert sum("its digest says" in problem.detail for problem in problems) == 2
+
+
+def test_shards_are_ordered_by_number_beyond_a_hundred_thousand(cache: Path) -> None:
+    manifest, line = load_manifest(cache), next(read_utterances(cache))
+    names = [ShardName("train", number, 100_001).file() for number in (99_999, 100_000)]
+    shards = [replace(manifest.shards[0], name=name) for name in names]
+    listed = SimpleNamespace(shards=shards, cache=manifest.cache)
+    entries = [replace(line, shard=name, position=0) for name in names]
+    by_shard = {entry.shard: [entry] for entry in entries}
+    assert list(_order_problems(entries, by_shard, listed)) == []  # type: ignore[arg-type]
+    assert len(list(_order_problems(entries[::-1], by_shard, listed))) == 1  # type: ignore[arg-type]
 
 
 def receipts_removed(cache: Path) -> None:

@@ -136,9 +136,11 @@ def _order_problems(
     entries: list[UtteranceEntry], by_shard: Mapping[str, list[UtteranceEntry]], manifest: Manifest
 ) -> Iterator[Problem]:
     """Yield the first misplaced line: lines are ordered by shard, then digest, with positions from 0."""
+    # By text, shard 100000 would come before shard 99999.
+    number_of = {shard.name: number for number, shard in enumerate(manifest.shards)}
     expected = [
         (shard, position, entry.id)
-        for shard in sorted(by_shard)
+        for shard in sorted(by_shard, key=lambda name: (number_of.get(name, len(number_of)), name))
         for position, entry in enumerate(
             sorted(by_shard[shard], key=lambda entry: digest_of(manifest.cache.seed, entry.id))
         )
