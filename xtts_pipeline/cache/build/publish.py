@@ -44,8 +44,6 @@ from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.system.regular_files import read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json
 
-_SPOOL_BYTES = 32 << 20
-
 
 @dataclass
 class BuildTotals:
@@ -87,7 +85,7 @@ def publish_cache(
     """Write all files that are not shards, the manifest last; unchanged files are not touched."""
     totals = BuildTotals(rejections=list(index.rejections))
     with (
-        tempfile.SpooledTemporaryFile(_SPOOL_BYTES, dir=str(work_folder)) as utterances,
+        tempfile.TemporaryFile(dir=work_folder) as utterances,
         tempfile.TemporaryFile(dir=work_folder) as rejected,
     ):
         utterance_entry = write_listing(utterances, _utterance_lines(folder, layout, config, totals))
