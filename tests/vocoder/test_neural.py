@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xtts_pipeline.audio.mel import log_mel
+from xtts_pipeline.audio.filterbank import mel_filterbank
+from xtts_pipeline.audio.mel import hann_window, log_mel
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError
 from xtts_pipeline.vocoder.generator import Generator
@@ -82,6 +83,23 @@ def test_an_untrained_generator_has_the_magnitudes_of_the_mel() -> None:
     generator = Generator(AUDIO, width=32, blocks=2)
     magnitude = np.exp(generator.mel_magnitude(tf.constant(log_mel(tone, AUDIO)[None]))[0].numpy())
     assert magnitude.mean(axis=0).argmax() * AUDIO.sample_rate / AUDIO.fft_size == pytest.approx(1_000, abs=100)
+
+
+def test_mel_filters_that_are_nearly_equal_have_a_small_inverse() -> None:
+    narrow = AudioConfig(sample_rate=24_000, mel_bins=128, max_hz=7_600.0)
+    assert np.abs(Generator(narrow, width=8, blocks=1).inverse_filters).max() < 100.0
+    whole = np.linalg.pinv(mel_filterbank(AudioConfig())).T
+    np.testing.assert_array_equal(Generator(AudioConfig(), width=8, blocks=1).inverse_filters, whole)
+
+
+@pytest.mark.parametrize("samples", [1_024, 2_048, 4_096])
+def test_no_window_cuts_a_sine_at_full_scale(samples: int) -> None:
+    audio = AudioConfig(fft_size=samples, window_samples=samples)
+    generator = Generator(audio, width=8, blocks=1)
+    generator.to_spectrum.bias.assign(tf.fill([2 * generator.bins], 30.0))
+    greatest = np.abs(generator.spectrum(tf.constant(mels(2, audio)[None])).bins.numpy()).max()
+    frame = np.sin(np.pi / 2 * np.arange(samples)) * hann_window(audio)
+    assert 1.5 < greatest / np.abs(np.fft.rfft(frame)).max() < 1.6
 
 
 @pytest.mark.parametrize("bad", [np.nan, 90.0])

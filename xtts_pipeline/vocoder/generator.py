@@ -4,6 +4,7 @@ After Vocos (Siuzdak 2023). The magnitudes start from the pseudo-inverse of the 
 the phases of low bins from harmonics of the pitch, so the blocks learn only what a mel does not hold.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +21,15 @@ from xtts_pipeline.vocoder.harmonic_phase import HarmonicPhase
 
 # The inner width of a block, in widths.
 EXPANSION = 3
-# Natural logs of magnitudes: the floor, and a bound that keeps `exp` finite.
+# Natural logs of magnitudes: the floor, and the bound that windows of over 1,024 samples raise.
 LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE = -16.0, 6.0
+# How far the bound of longer windows is above a sine at full scale, in nats.
+HEADROOM = 0.45
 # The least magnitude that the pseudo-inverse gives; it may be negative.
 LEAST_MEL_MAGNITUDE = 1e-4
+# The pseudo-inverse leaves out singular values of the mel filters below this share of the largest. Filters about as
+# wide as FFT bins nearly depend on each other; without the limit the inverse would hold millions.
+LEAST_SINGULAR_VALUE = 0.05
 
 
 class Spectrum(NamedTuple):
@@ -41,6 +47,7 @@ class Generator(tf.Module):
     """Mel frames to a wave.
 
     reach: how many frames to each side a frame's spectrum depends on, but for the cycles of the pitch up to it.
+    greatest_log_magnitude: the bound of natural logs of magnitudes, which keeps `exp` finite.
     """
 
     def __init__(self, audio: AudioConfig, width: int, blocks: int, seed: int = 0) -> None:
@@ -48,8 +55,11 @@ class Generator(tf.Module):
         initializer = Initializer(seed)
         self.audio, self.bins = audio, 1 + audio.fft_size // 2
         self.reach = TAPS // 2 * (blocks + 1)
+        # The sum of a Hann window is half its length, and half of a sine is at its negative frequency.
+        full_scale = math.log(audio.window_samples / 4)
+        self.greatest_log_magnitude = max(GREATEST_LOG_MAGNITUDE, full_scale + HEADROOM)
         filters = mel_filterbank(audio)
-        self.inverse_filters = np.linalg.pinv(filters).T.astype(np.float32)
+        self.inverse_filters = np.linalg.pinv(filters, rcond=LEAST_SINGULAR_VALUE).T.astype(np.float32)
         self.embed = Dense(initializer, TAPS * audio.mel_bins, width, "embed")
         self.embed_norm = LayerNorm(width, "embed_norm")
         self.blocks = [
@@ -98,7 +108,7 @@ class Generator(tf.Module):
         mask_BT1, mel_BTM = _without(edge, mask_BT1), _without(context, mel_BTM)
         change_BTK, phase_BTK = tf.split(tf.cast(self.to_spectrum(self.norm(x_BTD)), tf.float32), 2, axis=-1)
         log_magnitude_BTK = tf.clip_by_value(
-            self.mel_magnitude(mel_BTM) + change_BTK, LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE
+            self.mel_magnitude(mel_BTM) + change_BTK, LEAST_LOG_MAGNITUDE, self.greatest_log_magnitude
         )
         phase_BTK += self.harmonic_phase(pitch_hz_BT, cycles_BT)
         magnitude_BTK = tf.exp(log_magnitude_BTK) * tf.cast(mask_BT1, tf.float32)

@@ -40,7 +40,6 @@ from xtts_pipeline.system.atomic_files import atomic_write
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint, load_generator
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.vocoder.generator import (
-    GREATEST_LOG_MAGNITUDE,
     LEAST_LOG_MAGNITUDE,
     LEAST_MEL_MAGNITUDE,
     Generator,
@@ -212,7 +211,7 @@ def _spectrum(graph: _Graph, generator: Generator, mel: str) -> str:
     change, phase = graph.split("Split", both, parts=2, axis=2, num_outputs=2)
     inverted = graph("MatMul", graph("Exp", mel), graph.constant(generator.inverse_filters))
     known = graph("Log", graph("Max", inverted, graph.constant(LEAST_MEL_MAGNITUDE)))
-    bounds = (graph.constant(bound) for bound in (LEAST_LOG_MAGNITUDE, GREATEST_LOG_MAGNITUDE))
+    bounds = (graph.constant(bound) for bound in (LEAST_LOG_MAGNITUDE, generator.greatest_log_magnitude))
     magnitude = graph("Exp", graph("Clip", graph("Add", known, change), *bounds))
     phase = graph("Add", phase, _harmonic_phase(graph, generator.harmonic_phase, scaled))
     parts = [graph("Mul", magnitude, graph(function, phase)) for function in ("Cos", "Sin")]
