@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xtts_pipeline.audio.filterbank import describe_silent_filters, mel_filterbank
+from xtts_pipeline.audio.filterbank import describe_short_window, describe_silent_filters, mel_filterbank
 from xtts_pipeline.audio.mel import BLOCK_FRAMES, log_mel, wave_to_mel
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError, Reason
@@ -43,6 +43,15 @@ def test_filters_without_a_frequency_are_named_and_those_of_the_defaults_have_on
     mel = log_mel(np.random.default_rng(0).normal(size=22_050).astype(np.float32), silent)
     assert f"{int((mel == np.float32(np.log(np.float32(silent.floor)))).all(axis=0).sum())} between" in str(
         describe_silent_filters(silent)
+    )
+
+
+def test_a_window_too_short_for_low_voices_is_named_and_those_of_25_ms_are_long_enough():
+    for audio in (AudioConfig(), AudioConfig(sample_rate=16_000, window_samples=400), AudioConfig(sample_rate=32_000)):
+        assert describe_short_window(audio) is None
+    assert describe_short_window(AudioConfig(sample_rate=44_100)) == (
+        "audio.window_samples=1024 at 44100 Hz: the window is too short for low voices, under 86 Hz; "
+        "raise fft_size and window_samples"
     )
 
 

@@ -66,6 +66,12 @@ def test_mels_too_coarse_for_low_pitches_have_no_phases_of_harmonics() -> None:
     np.testing.assert_allclose(phase, np.broadcast_to(np.pi * (np.arange(513) % 2), (1, 2, 513)), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("rate", "has_phases"), [(32_000, True), (44_100, False), (48_000, False)])
+def test_a_window_too_short_for_low_pitches_gives_no_phases_of_harmonics(rate: int, has_phases: bool) -> None:
+    audio = AudioConfig(sample_rate=rate)
+    assert (len(HarmonicPhase(audio, REACH).harmonic_hz) > 0) == has_phases
+
+
 def test_the_pitch_of_a_frame_is_nearer_than_the_candidates_are() -> None:
     mel = log_mel(buzz(np.full(AUDIO.sample_rate, 101.0)), AUDIO)
     found_hz = find_pitch_hz(mel, HarmonicPhase(AUDIO, REACH))[10:-10]

@@ -1,6 +1,6 @@
-"""The mel filters, and a warning about filters that are always silent.
+"""The mel filters, and warnings about filters that are always silent and windows too short for low voices.
 
-NumPy only: a command that prints the warning does not wait for the import of scipy.fft.
+NumPy only: a command that prints the warnings does not wait for the import of scipy.fft.
 """
 
 import math
@@ -13,6 +13,9 @@ from xtts_pipeline.config.schema import AudioConfig
 SLANEY_LINEAR_HZ = 200 / 3  # one mel below the corner
 SLANEY_CORNER_HZ = 1_000.0
 SLANEY_LOG_STEP = math.log(6.4) / 27  # natural log of the growth per mel above the corner
+
+# Where mels cannot tell pitches as low as this, low voices are read an octave too high.
+NEEDED_PITCH_HZ = 80.0
 
 
 @lru_cache(maxsize=8)
@@ -58,6 +61,21 @@ def describe_silent_filters(audio: AudioConfig) -> str | None:
         f"audio.mel_bins={audio.mel_bins} from {audio.min_hz:g} to {audio.max_hz:g} Hz with fft_size={audio.fft_size}"
     )
     return f"{found}: {which} of the mel filters hold no FFT bin and are always silent; {remedy}"
+
+
+def lowest_hz_of_window(audio: AudioConfig) -> float:
+    """Return the pitch of two periods a window, the lowest whose harmonics a Hann window tells apart."""
+    return 2 * audio.sample_rate / audio.window_samples
+
+
+def describe_short_window(audio: AudioConfig) -> str | None:
+    """Return a line about a window that is too short for low voices, or None."""
+    lowest_hz = lowest_hz_of_window(audio)
+    if lowest_hz <= NEEDED_PITCH_HZ:
+        return None
+    found = f"audio.window_samples={audio.window_samples} at {audio.sample_rate} Hz"
+    remedy = "raise fft_size and window_samples"
+    return f"{found}: the window is too short for low voices, under {lowest_hz:.0f} Hz; {remedy}"
 
 
 def _hz_to_mel(hz: float) -> float:

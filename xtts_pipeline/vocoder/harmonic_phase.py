@@ -10,15 +10,13 @@ Shape key, beside that of `layers`: G the bins of a spectrum whose phases are th
 import numpy as np
 import tensorflow as tf
 
+from xtts_pipeline.audio.filterbank import NEEDED_PITCH_HZ, lowest_hz_of_window
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.model.layers import shifted
 from xtts_pipeline.model.pitch import REFERENCE_HZ, PitchFinder, weight_of
 
 # Above it a small error of the pitch turns a harmonic's phase by whole turns, and there is more noise than harmonics.
 HIGHEST_HARMONIC_HZ = 1_000.0
-# Where mels cannot tell pitches as low as this, low voices are read an octave too high: no phase is better than a wrong
-# one.
-NEEDED_PITCH_HZ = 80.0
 # Scores of candidates are averaged over this many frames to each side.
 SMOOTHING_REACH = 3
 
@@ -39,7 +37,8 @@ class HarmonicPhase:
         self.weights = weights / weights.sum()
         bins = 1 + audio.fft_size // 2
         fft_hz = np.arange(bins) * audio.sample_rate / audio.fft_size
-        lowest_hz = REFERENCE_HZ * 2.0 ** self.finder.octaves[0]
+        lowest_hz = max(REFERENCE_HZ * 2.0 ** self.finder.octaves[0], lowest_hz_of_window(audio))
+        # Low voices would be read an octave too high, and no phase is better than a wrong one.
         highest_hz = HIGHEST_HARMONIC_HZ if lowest_hz <= NEEDED_PITCH_HZ else 0.0
         self.harmonic_hz = fft_hz[fft_hz < highest_hz]
         self.other_bins = bins - len(self.harmonic_hz)

@@ -205,11 +205,11 @@ def test_a_wrong_transcript_shows_as_a_warning_with_its_id(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("arguments", [["--dry-run"], []], ids=["dry run", "run"])
-def test_mel_filters_without_a_frequency_are_one_warning(data: Path, tmp_path: Path, arguments: list[str]) -> None:
-    words = [*arguments, "--set", "audio.max_hz=100.0", "--json"]
-    first, *others = report(run(data, tmp_path / "cache", *words))["warnings"]  # type: ignore[misc]
-    is_first = re.match(r"audio\.mel_bins=.* of the mel filters hold no FFT bin", first) is not None
-    assert (is_first, len(others)) == (True, not arguments)  # a build knows that clips are too short for their texts
+def test_silent_filters_and_a_short_window_are_a_warning_each(data: Path, tmp_path: Path, arguments: list[str]) -> None:
+    words = [*arguments, "--set", "audio.max_hz=100.0", "--set", "audio.window_samples=64", "--json"]
+    first, second, *others = report(run(data, tmp_path / "cache", *words))["warnings"]  # type: ignore[misc]
+    are_named = re.match(r"audio\.mel_bins=.* mel filters hold no FFT bin", first) and "window is too short" in second
+    assert (are_named, len(others)) == (True, not arguments)  # a build knows that clips are too short for their texts
 
 
 def test_waves_that_a_rerun_removes_are_a_warning(data: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import click
 
-from xtts_pipeline.audio.filterbank import describe_silent_filters
+from xtts_pipeline.audio.filterbank import describe_short_window, describe_silent_filters
 from xtts_pipeline.cache.build.build import (
     BuildOptions,
     BuildResult,
@@ -381,8 +381,7 @@ def _language_warnings(index: CorpusIndex, config: Config) -> list[str]:
 
 def _setting_warnings(audio: AudioConfig) -> list[str]:
     """Return warnings about settings that are valid but probably not intended."""
-    problem = describe_silent_filters(audio)
-    return [problem] if problem else []
+    return [*filter(None, (describe_silent_filters(audio), describe_short_window(audio)))]
 
 
 def _reason_table(
