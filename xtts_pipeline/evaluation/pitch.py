@@ -24,7 +24,7 @@ def find_pitch(wave: np.ndarray, audio: AudioConfig) -> np.ndarray:
     pitch_hz, _, _ = librosa.pyin(
         wave.astype(np.float64),
         fmin=LOWEST_HZ,
-        fmax=min(HIGHEST_HZ, audio.sample_rate / 4),
+        fmax=HIGHEST_HZ,
         sr=audio.sample_rate,
         frame_length=frame_samples,
         hop_length=audio.hop_samples,

@@ -1,6 +1,6 @@
 """Compare the speech of one utterance with the truth. Imports no TensorFlow, so worker processes start quickly."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -138,6 +138,12 @@ class Comparison:
             symbols=utterance.symbols,
             durations=spoken.durations,
         )
+
+
+def pooled_real_time_factor(utterances: Sequence[EvaluatedUtterance]) -> float:
+    """Return all seconds of synthesis over all seconds of speech."""
+    spoken_seconds = sum(utterance.spoken_seconds for utterance in utterances)
+    return sum(utterance.synthesis_seconds for utterance in utterances) / max(spoken_seconds, 1e-9)
 
 
 @cache

@@ -86,7 +86,7 @@ class FlowHead(tf.Module):
         frames_BFN = start_BFN + time_B[:, None, None] * velocity_BFN
         condition_BFD = self.from_hidden(decoded.hidden)
         if dropout.is_training:
-            is_known_B = dropout.draw(self.condition_salt, target_BTM.shape[0], 1)[:, 0] >= CONDITION_DROPOUT
+            is_known_B = dropout.draw(self.condition_salt, target_BTM.shape[0]) >= CONDITION_DROPOUT
             condition_BFD = tf.where(is_known_B[:, None, None], condition_BFD, self._null_condition(condition_BFD))
         predicted_BFN = self._velocity(frames_BFN, time_B, condition_BFD, decoded.is_real, self.is_recomputed)
         return Velocities(*(tf.reshape(x_BFN, target_BTM.shape) for x_BFN in (predicted_BFN, velocity_BFN)))

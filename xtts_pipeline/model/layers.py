@@ -64,15 +64,15 @@ class Dropout:
         is_kept = mix_bits(row_BS1 + channel_D * np.uint32(0xC2B2AE35)) >= np.uint32(rate * 2**32)
         return tf.where(is_kept, x * tf.cast(1.0 / (1.0 - rate), x.dtype), tf.zeros([], x.dtype))
 
-    def draw(self, salt: int, batch: int, positions: int) -> tf.Tensor:
-        """Return float32 [batch, positions], uniform in [0, 1)."""
+    def draw(self, salt: int, batch: int) -> tf.Tensor:
+        """Return float32 [batch], uniform in [0, 1)."""
         # A float32 holds 24 bits: 32 would sometimes round up to 1.
-        bits = tf.bitwise.right_shift(self._hash_positions(salt, batch, positions, 0), np.uint32(8))
+        bits = tf.bitwise.right_shift(self._hash_positions(salt, batch, 1, 0)[:, 0], np.uint32(8))
         return tf.cast(bits, tf.float32) * 2.0**-24
 
     def draw_evenly(self, salt: int, batch: int) -> tf.Tensor:
         """Return float32 [batch], each uniform in [0, 1), and together evenly spaced. For training only."""
-        start_1 = Dropout(self.key, self.is_training).draw(salt, 1, 1)[0]
+        start_1 = Dropout(self.key, self.is_training).draw(salt, 1)
         return spread_evenly(tf.cast(tf.range(batch) + self.first_example, tf.float32), start_1)
 
     def draw_normal(

@@ -253,7 +253,7 @@ class Network(tf.Module):
             return Crop(none_B, none_B)
         length_B = tf.minimum(mel_length_B // 2, self.reference_frames)
         start_B = self._crop_start(mel_length_B - length_B, dropout)
-        is_used_B = dropout.draw(self.crop_used_salt, rows, 1)[:, 0] >= reference_dropout
+        is_used_B = dropout.draw(self.crop_used_salt, rows) >= reference_dropout
         return Crop(start_B, tf.where(is_used_B, length_B, 0))
 
     def own_references(self, batch: Batch, crop: Crop) -> References | None:
@@ -291,7 +291,7 @@ class Network(tf.Module):
         )
 
     def _crop_start(self, last_B: tf.Tensor, dropout: Dropout) -> tf.Tensor:
-        share_B = dropout.draw(self.crop_start_salt, last_B.shape[0], 1)[:, 0]
+        share_B = dropout.draw(self.crop_start_salt, last_B.shape[0])
         return tf.cast(share_B * tf.cast(last_B + 1, tf.float32), tf.int32)
 
     def _window(self, mel_BTM: tf.Tensor, first_frame_B: tf.Tensor) -> tf.Tensor:

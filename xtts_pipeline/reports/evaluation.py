@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.evaluation.metrics import METRICS, Metric, summarize
-from xtts_pipeline.evaluation.utterance import EvaluatedUtterance
+from xtts_pipeline.evaluation.utterance import EvaluatedUtterance, pooled_real_time_factor
 from xtts_pipeline.inference.timings import timings_to_json
 from xtts_pipeline.reports.page import (
     Playable,
@@ -80,7 +80,7 @@ def _tiles(rows: Sequence[EvaluatedUtterance], shown: Sequence[Metric]) -> list[
         elif metric.name in _ORDERED_BY:
             note = f"no threshold: compare runs on one cache; worst {metric.text_of(summary.worst)}"
             parts.append(tile(f"{metric.label}, median", median, note))
-    speed = sum(row.synthesis_seconds for row in rows) / max(sum(row.spoken_seconds for row in rows), 1e-9)
+    speed = pooled_real_time_factor(rows)
     note = "expected below 1, on the machine that spoke"
     return [*parts, tile("real-time factor", f"{speed:.3f}", note, "good" if speed < 1 else "bad")]
 

@@ -38,7 +38,7 @@ from xtts_pipeline.evaluation.ground_truth import DATA_REMEDY, split_entries
 from xtts_pipeline.evaluation.intelligibility import PhonemeComparison, Recogniser, pool_comparisons
 from xtts_pipeline.evaluation.judges import JudgedSound, Judges, mean_judgements
 from xtts_pipeline.evaluation.metrics import MetricSummary, summarize
-from xtts_pipeline.evaluation.utterance import EvaluatedUtterance, loaded
+from xtts_pipeline.evaluation.utterance import EvaluatedUtterance, loaded, pooled_real_time_factor
 from xtts_pipeline.inference.export.model_card import REPORT_NAME
 from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.reports.evaluation import page
@@ -176,7 +176,7 @@ class EvaluationReport:
     @property
     def real_time_factor(self) -> float:
         """All seconds of synthesis over all seconds of speech."""
-        return sum(utterance.synthesis_seconds for utterance in self.utterances) / max(self.spoken_seconds, 1e-9)
+        return pooled_real_time_factor(self.utterances)
 
     @property
     def pooled_errors(self) -> PhonemeComparison:

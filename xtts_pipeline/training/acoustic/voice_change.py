@@ -34,7 +34,7 @@ class VoiceChange:
 
         A row without a reference keeps its voice, which is that of a name.
         """
-        share_B = dropout.draw(_SALT, batch.mel.shape[0], 1)[:, 0]
+        share_B = dropout.draw(_SALT, batch.mel.shape[0])
         number_B = tf.where(reference.length > 0, tf.cast(share_B * FACTORS, tf.int32), FACTORS // 2)
         return (
             batch._replace(mel=self.change(batch.mel, number_B)),

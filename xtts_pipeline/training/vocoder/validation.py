@@ -43,7 +43,7 @@ class VocodedClip:
     @property
     def mel(self) -> np.ndarray:
         """The mel of the copy, float32 [T, mel_bins]."""
-        return log_mel(self.wave, self.audio)[: len(self.true_mel)]
+        return log_mel(self.wave, self.audio)
 
     def picture(self) -> tuple[str, bytes]:
         """Return the tag and the PNG of both mels."""
@@ -101,5 +101,5 @@ class VocoderValidation(Validation):
             VocodedClip(number, self._audio, mel, wave, self._vocoder(mel))
             for number, (mel, wave) in enumerate(self._clips, 1)
         ]
-        distances = [float(np.abs(clip.mel - clip.true_mel[: len(clip.mel)]).mean()) for clip in clips]
+        distances = [float(np.abs(clip.mel - clip.true_mel).mean()) for clip in clips]
         return {"mel_distance": float(np.mean(distances)) if distances else math.nan}, clips
