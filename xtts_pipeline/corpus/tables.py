@@ -119,7 +119,8 @@ def split_in_name(path: Path) -> str:
 def read_table(path: Path, rows: RowCollector, header: TableHeader) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield `file:line` and the fields by column of each row; a row with another number of fields is rejected.
 
-    Raises CorpusError if two columns have one name.
+    Fields of columns without a name, such as a row number that pandas writes, are left out. Raises CorpusError if two
+    columns have one name.
     """
     repeated = sorted(name for name, count in Counter(header.columns).items() if count > 1 and name)
     if repeated:
@@ -138,7 +139,9 @@ def read_table(path: Path, rows: RowCollector, header: TableHeader) -> Iterator[
             rows.reject(where, Reason.BAD_ROW, detail, fields[0])
         else:
             fields += fields[-1:] * (len(columns) - len(fields))
-            yield where, dict(zip(columns, fields, strict=True))
+            row = dict(zip(columns, fields, strict=True))
+            row.pop("", None)
+            yield where, row
 
 
 def _expected(header: TableHeader) -> str:

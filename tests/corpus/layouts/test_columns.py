@@ -129,3 +129,25 @@ def test_an_unquoted_comma_under_a_header_is_rejected_with_the_remedy(tmp_path: 
     assert {row.detail for row in rejections} == {
         "3 fields; expected 2: file, text; put a text that holds the delimiter in quotes"
     }
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "words"),
+    [
+        (",file,text", "{name},{name}.wav,{text}", "--columns audio=file,text=text"),
+        ('"","file","text"', '"{name}","{name}.wav","{text}"', "--columns audio=file,text=text"),
+        ("file;text;", "{name}.wav;{text};note {name}", "--columns audio=file,text=text"),
+        (",aaa,bbb", "7{name},{name}.wav,{text}", "--columns audio=aaa,text=bbb"),
+        (",aaa", "{name}.wav,{text}", "--columns audio=1,text=aaa"),
+    ],
+)
+def test_a_column_without_a_name_is_no_speaker_language_or_split(
+    tmp_path: Path, header: str, row: str, words: str
+) -> None:
+    plain("", row, header)(tmp_path)
+    corpus = read_corpus(tmp_path)
+    assert corpus.rejections == ()
+    assert {(row.speaker, row.language, row.split) for row in corpus.utterances} == {("default", "en", None)}
+    assert [(row.id, row.text) for row in corpus.utterances] == list(CLIPS.items())
+    assert corpus.reading.to_words() == words
+    assert read_corpus(tmp_path, corpus.reading).utterances == corpus.utterances

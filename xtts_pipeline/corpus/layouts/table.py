@@ -219,7 +219,7 @@ def _unused_columns(plan: TablePlan) -> list[str]:
     if plan.header is None or "speaker" in plan.columns:
         return []
     used, columns = {*plan.columns.values(), ""}, plan.header.columns
-    has_names = not ("1" in columns or plan.header.least_fields)
+    has_names = not (all(map(str.isdecimal, columns)) or plan.header.least_fields)
     return [
         column for column in columns if column not in used and not (has_names and column_key(column) in NO_SPEAKERS)
     ]
@@ -308,7 +308,8 @@ def _guess_by_content(table: Path, options: ReadOptions, sounds: SoundFiles) -> 
         is_headed = len(rows) > 1 and not hits[audio][0] and _is_header(rows[0], audio, columns[audio][1:])
         # Where sounds are missing, that of the first row may be missing too: in doubt it is a row, whose loss shows.
         is_headed &= all(hits[audio][1:]) or not any(map(_is_sentence, rows[0]))
-        names = [name.lower() for name in rows[0]] if is_headed else [str(place + 1) for place in range(width)]
+        header_names = rows[0] if is_headed else [""] * width
+        names = [name.lower() or str(place) for place, name in enumerate(header_names, 1)]
         given = by_position(options.columns, names)
         if not set(given.values()) <= set(names):
             continue
