@@ -2,12 +2,14 @@
 
 import json
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.corpus.sounds import SoundFiles
 from xtts_pipeline.errors import CorpusError, LayoutError
 
 ROWS = "".join(f"{number:03d}.wav,Text {number}\n" for number in range(6))
@@ -190,3 +192,19 @@ def test_a_link_to_itself_is_one_line(tmp_path: Path, monkeypatch: pytest.Monkey
     for audio_dir in ("loop", "inner"):
         with pytest.raises(CorpusError):
             read_corpus(Path("data"), ReadOptions(audio_dir=audio_dir))
+
+
+def test_a_folder_of_many_texts_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed, scan = [], SoundFiles._scan
+
+    def counted(sounds: SoundFiles, folder: str) -> Iterator[tuple[str, bool]]:
+        listed.append(folder)
+        return scan(sounds, folder)
+
+    monkeypatch.setattr(SoundFiles, "_scan", counted)
+    for number in range(20):
+        (tmp_path / f"{number:03d}.wav").touch()
+        (tmp_path / f"text {number:03d}.txt").write_text("000.wav: well, then\n")
+    with pytest.raises(LayoutError):
+        read_corpus(tmp_path)
+    assert len(listed) == 2  # to find tables, and to say why there are none

@@ -36,9 +36,9 @@ MAX_FILES_TRIED = 100_000
 
 def explain_no_layout(source: Path, shown: Path, readers: Sequence[Layout], options: ReadOptions) -> CorpusError:
     """Return the error for a source that no reader takes: what it holds, and what would make it a corpus."""
-    tables, root = _tables_of(source), source if source.is_dir() else source.parent
+    tables, sounds = _tables_of(source), SoundFiles(source if source.is_dir() else source.parent)
     remedy = _needless_delimiter(source, readers, options)
-    if not remedy and (problem := _unknown_column(tables, SoundFiles(root), options)):
+    if not remedy and (problem := _unknown_column(tables, sounds, options)):
         return CorpusError(problem)
     kind = "no known corpus layout" if len(readers) > 1 else f"not a {readers[0].name} corpus"
     found = f"{shown}: {kind}: found {_describe(source, tables)}"
@@ -46,7 +46,7 @@ def explain_no_layout(source: Path, shown: Path, readers: Sequence[Layout], opti
     if not remedy and len(readers) == 1:
         remedy = f"expected {readers[0].looked_for}; leave out --layout to have it found"
     for table in tables if not remedy else ():
-        remedy = _remedy_for(table, root, options)
+        remedy = _remedy_for(table, sounds, options)
         if remedy:
             break
     default = "write a table metadata.csv with the header file,text and a row for each sound; docs/corpora.md lists all"
@@ -119,12 +119,11 @@ def _problem_of(table: Path) -> Sequence[str] | None:
     return None if is_wide else next((problem for is_so, *problem in remedies if is_so), None)
 
 
-def _remedy_for(table: Path, root: Path, options: ReadOptions) -> str:
+def _remedy_for(table: Path, sounds: SoundFiles, options: ReadOptions) -> str:
     """Return the option that makes a table readable, or an empty text."""
     problem = _problem_of(table)
     if problem:
         return problem[1]
-    sounds = SoundFiles(root)
     if table.suffix.lower() in JSON_SUFFIXES:
         return _remedy_for_json(table, sounds, options)
     head = read_head(table, HEAD_BYTES)

@@ -92,10 +92,11 @@ class TableLayout:
         if source.is_file():
             names = [PurePosixPath(pattern).name for group in self.tables for pattern in group]
             is_one = not names or any(fnmatch(source.name, name) for name in names)
-            return FoundCorpus(source.parent, (source,)) if is_one and self._fits(source, options) else None
+            is_one = is_one and self._fits(source, options, SoundFiles(source.parent))
+            return FoundCorpus(source.parent, (source,)) if is_one else None
         for group in self.tables:
             tables = [table for pattern in group for table in sorted(source.glob(pattern))]
-            if tables := [table for table in tables if self._fits(table, options)]:
+            if tables := [table for table in tables if self._fits(table, options, None)]:
                 return FoundCorpus(source, tables)
         if self.tables or not source.is_dir():
             return None
@@ -113,16 +114,18 @@ class TableLayout:
         rows.keep_reading([self._read(table, rows) for table in found.tables])
 
     def _tables_in(self, folder: Path, options: ReadOptions) -> list[Path]:
+        sounds = SoundFiles(folder)  # one for all: each text beside a sound is tried as a table
         files = [path for path in sorted(folder.iterdir()) if not path.is_symlink() and path.is_file()]
         tables = [path for path in files if path.suffix.lower() in SUFFIXES and self.has_columns(path, options)]
         if self.columns:
             return by_split(tables)
-        lines = [path for path in files if path.suffix.lower() in JSON_SUFFIXES and self._fits(path, options)]
+        lines = [path for path in files if path.suffix.lower() in JSON_SUFFIXES and self._fits(path, options, sounds)]
         if tables or lines:
             return by_split(tables) + by_split(lines)
-        return by_split([path for path in files if path.suffix.lower() in SUFFIXES and self._fits(path, options)])
+        tables = [path for path in files if path.suffix.lower() in SUFFIXES and self._fits(path, options, sounds)]
+        return by_split(tables)
 
-    def _fits(self, table: Path, options: ReadOptions) -> bool:
+    def _fits(self, table: Path, options: ReadOptions, sounds: SoundFiles | None) -> bool:
         if not table.is_file() or (self.folders and self._sound_folder(table) is None):
             return False
         if self.no_header is not None:
@@ -130,7 +133,7 @@ class TableLayout:
             if options.layout == "auto" and not _has_such_rows(table, options, self.no_header):
                 return False
             return not any(layout.has_columns(table, options) for layout in TABLE_LAYOUTS if layout.no_header is None)
-        return self._plan(table, options, SoundFiles(table.parent)) is not None
+        return self._plan(table, options, sounds) is not None
 
     def has_columns(self, table: Path, options: ReadOptions) -> bool:
         """Return whether a table's header has the columns of this layout."""
