@@ -1,6 +1,7 @@
 """Walk corpora that are folders of sounds and transcripts, without following symlinks, and read the transcripts."""
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +13,9 @@ from xtts_pipeline.system.regular_files import identity_of
 from xtts_pipeline.system.terminal import printable
 
 MAX_TRANSCRIPT_BYTES = 65_536
+# Start, end or number, and a word: of Audacity, HTK or Festival. Further numbers may be a transcript of numbers.
+_LABEL = re.compile(r"\s*\d+(?:[.,]\d+)?\s+\d+(?:[.,]\d+)?(?:\t|\s+(?!\d))\S.*")
+HOLDS_TIMES = "holds times, as a label file does; expected the words alone"
 
 
 class FolderNames(NamedTuple):
@@ -45,6 +49,12 @@ def list_folder(folder: str, rows: RowCollector) -> FolderNames:
     return names
 
 
+def holds_times(text: str) -> bool:
+    """Return whether each line of a transcript begins with times. One line may be a sentence, unless it has tabs."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return bool(lines) and (len(lines) > 1 or "\t" in lines[0]) and all(map(_LABEL.fullmatch, lines))
+
+
 def _read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
     """Return a transcript as one line, or reject the row and return None."""
     file: Path = rows.root / path
@@ -59,9 +69,12 @@ def _read_transcript(path: str, row_id: str, rows: RowCollector) -> str | None:
             with file.open("rb") as opened:
                 rows.text_files.append((file, identity_of(opened.fileno())))
                 content = opened.read(MAX_TRANSCRIPT_BYTES + 1)
-            if len(content) <= MAX_TRANSCRIPT_BYTES:
-                return " ".join(decode_text(content, rows.options.encoding).split())
-            detail = f"the transcript is over {MAX_TRANSCRIPT_BYTES} bytes; expected one sentence"
+            if len(content) > MAX_TRANSCRIPT_BYTES:
+                detail = f"the transcript is over {MAX_TRANSCRIPT_BYTES} bytes; expected one sentence"
+            elif holds_times(text := decode_text(content, rows.options.encoding)):
+                detail = f"the transcript {HOLDS_TIMES}"
+            else:
+                return " ".join(text.split())
     except OSError as error:
         if error.errno in MACHINE_ERRORS:
             raise CorpusError(f"{file}: cannot be read ({error.strerror}); mend that and run again") from None

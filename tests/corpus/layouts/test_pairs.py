@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.corpus.layouts.test_read_as_found import (
     CLIPS,
     SENTENCES,
@@ -39,3 +41,26 @@ def test_a_transcript_in_another_encoding_names_the_option(tmp_path: Path) -> No
     assert rejection.detail == "byte 1 of the transcript is not UTF-8; give its --encoding, such as cp1252"
     (tmp_path / "001.txt").write_bytes(SENTENCES[0].encode("utf-16"))
     assert read_corpus(tmp_path).utterances[0].text == SENTENCES[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        ("#\n    0.19500 125 pau \n    0.23250 125 ao \n", False),
+        ("0.000000\t3.200000\t25 men.\n", False),
+        ("0 50000 pau\n50000 120000 h\n", False),
+        ("10 20 thirty\n", True),
+        ("1 2 3 4\n5 6 7 8\n", True),
+        ("1 2 three\nfour\n", True),
+    ],
+)
+def test_a_label_file_is_no_transcript(tmp_path: Path, text: str, is_read: bool) -> None:
+    text_beside_sound(tmp_path)
+    (tmp_path / "001.txt").write_text(text)
+    corpus = read_corpus(tmp_path)
+    if is_read:
+        assert (corpus.utterances[0].text, corpus.rejections) == (" ".join(text.split()), ())
+        return
+    (rejection,) = corpus.rejections
+    assert (rejection.id, rejection.reason) == ("001", Reason.BAD_ROW)
+    assert rejection.detail == "the transcript holds times, as a label file does; expected the words alone"

@@ -287,3 +287,10 @@ def test_a_folder_without_sound_is_an_error(tmp_path: Path):
         CorpusError, match=r"no sound; expected long recordings such as book\.wav, each beside book\.txt"
     ):
         find_recordings(tmp_path)
+
+
+def test_a_label_file_is_no_transcript_of_a_recording(tmp_path: Path):
+    soundfile.write(tmp_path / "a.wav", 0.1 * np.random.default_rng(0).standard_normal(22_050), 22_050)
+    (tmp_path / "a.txt").write_text("0.000000\t3.200000\tHello there.\n")
+    with pytest.raises(CorpusError, match=r"a\.txt: holds times, as a label file does; expected the words alone$"):
+        segment_corpus(tmp_path, tmp_path / "clips", "en", 10.0)

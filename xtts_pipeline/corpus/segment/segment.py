@@ -16,6 +16,7 @@ import soundfile
 from xtts_pipeline.audio.load import CONVERT, LIBRARY_ERRORS
 from xtts_pipeline.audio.save import encode_wave
 from xtts_pipeline.corpus.encodings import decode_text, likely_encoding
+from xtts_pipeline.corpus.folders import HOLDS_TIMES, holds_times
 from xtts_pipeline.corpus.layouts.pairs import transcripts_among
 from xtts_pipeline.corpus.segment.align import LEAST_EXPLAINED, align
 from xtts_pipeline.corpus.segment.cut import (
@@ -216,6 +217,8 @@ def _read_text(path: Path, language: str, encoding: str) -> str:
     except UnicodeDecodeError as error:
         found = f"byte {error.start} is not {(encoding or 'UTF-8').upper()}"
         raise CorpusError(f"{path}: {found}; give its --encoding, such as {likely_encoding(raw, language)}") from None
+    if holds_times(text):
+        raise CorpusError(f"{path}: {HOLDS_TIMES}")
     if not any(map(str.isalnum, text)):
         raise CorpusError(f"{path}: no letter or digit; expected the words of the recording")
     return text
