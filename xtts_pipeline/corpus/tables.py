@@ -20,7 +20,9 @@ SAMPLE_BYTES = 1 << 18
 LONG_SAMPLE_BYTES = 1 << 24
 SAMPLE_ROWS = 50
 DELIMITERS = "\t|,;"
-QUOTED = (",", ";")  # fields between tabs or bars need no quotes, and transcripts contain many
+# Between tabs or bars fields need no quotes, and transcripts contain many: there a quote hides no delimiter.
+QUOTED = (",", ";")
+_QUOTED_FIELD = re.compile(r'"(?:[^"]|"")*"')
 NUMBER = re.compile(r"[\d.,:\s]*")
 _SPLIT_IN_NAME = re.compile(rf"(?:^|[-_.])({'|'.join(SPLIT_NAMES)})(?:[-_.]|$)")
 
@@ -154,15 +156,24 @@ def _expected(header: TableHeader) -> str:
 def _fields(line: str, header: TableHeader) -> list[str] | str:
     """Return the fields of a row, or what is wrong with its quotes."""
     if header.delimiter not in QUOTED:
-        return line.split(header.delimiter)
-    try:
-        fields = next(csv.reader([line], delimiter=header.delimiter, strict=True))
-    except csv.Error as error:
-        if "expected after" in str(error):
-            return "a quote closes before the end of its field; quote the whole field, and double the quotes within it"
-        found = f"a quote is not closed on its line, or a field is over {csv.field_size_limit()} characters"
-        return f"{found}; one row is one line: remove line breaks within quotes"
-    if header.takes_rest and len(fields) > len(header.columns):
-        last = len(header.columns) - 1
-        fields[last:] = [header.delimiter.join(fields[last:])]
-    return fields
+        return [
+            field[1:-1].replace('""', '"') if _QUOTED_FIELD.fullmatch(field) else field
+            for field in line.split(header.delimiter)
+        ]
+    problem = ""
+    # A field may be quoted behind a space; else a quote there is text. So are all spaces of a text to the line's end.
+    for skips_space in (not header.takes_rest, False):
+        try:
+            row = csv.reader([line], delimiter=header.delimiter, strict=True, skipinitialspace=skips_space)
+            fields = next(row)
+        except csv.Error as error:
+            problem = str(error)
+            continue
+        if header.takes_rest and len(fields) > len(header.columns):
+            last = len(header.columns) - 1
+            fields[last:] = [header.delimiter.join(fields[last:])]
+        return fields
+    if "expected after" in problem:
+        return "a quote closes before the end of its field; quote the whole field, and double the quotes within it"
+    found = f"a quote is not closed on its line, or a field is over {csv.field_size_limit()} characters"
+    return f"{found}; one row is one line: remove line breaks within quotes"

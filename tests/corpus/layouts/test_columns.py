@@ -151,3 +151,21 @@ def test_a_column_without_a_name_is_no_speaker_language_or_split(
     assert [(row.id, row.text) for row in corpus.utterances] == list(CLIPS.items())
     assert corpus.reading.to_words() == words
     assert read_corpus(tmp_path, corpus.reading).utterances == corpus.utterances
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "text"),
+    [
+        ('"file"\t"text"', '"{name}.wav"\t"{name}, ""so"" it is"', '{name}, "so" it is'),
+        ('"file"|"text"', '"{name}.wav"|"{name}"', "{name}"),
+        ("file|text", '{name}.wav|"Come," said {name}, "now"', '"Come," said {name}, "now"'),
+        ("file|text", '{name}.wav|"{name}" it is', '"{name}" it is'),
+        ("file,text", '{name}.wav, "{name}, you"', "{name}, you"),
+        ("file; text", '{name}.wav; "{name}" it is', '"{name}" it is'),
+    ],
+)
+def test_quotes_around_a_whole_field_are_no_part_of_it(tmp_path: Path, header: str, row: str, text: str) -> None:
+    plain("", row, header)(tmp_path)
+    corpus = read_corpus(tmp_path)
+    assert corpus.rejections == ()
+    assert [row.text for row in corpus.utterances] == [text.format(name=name) for name in CLIPS]
