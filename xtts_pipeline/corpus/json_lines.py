@@ -33,7 +33,7 @@ def keys_of(objects: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def read_json_lines(path: Path, rows: RowCollector, columns: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield `file:line` and the fields of the columns of each object, by column; numbers become text."""
+    """Yield `file:line` and the strings and whole numbers of each object, by key; numbers become text."""
     # Within JSON's quotes such a separator is text.
     for where, line in read_lines(path, rows.root, rows, is_delimited=False):
         try:
@@ -47,7 +47,9 @@ def read_json_lines(path: Path, rows: RowCollector, columns: Mapping[str, str]) 
             row_id = str(fields.get("id", "")) if isinstance(fields, dict) else line[:80]
             rows.reject(where, Reason.BAD_ROW, problem, row_id)
         else:
-            yield where, {column: str(fields[column]) for column in columns.values() if fields.get(column) is not None}
+            texts = {key: text for key, value in fields.items() if (text := _as_text(value)) is not None}
+            texts.pop("", None)  # as in tables
+            yield where, texts
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -55,6 +57,13 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(fields) < len(pairs):
         raise ValueError("a key is repeated in an object")
     return fields
+
+
+def _as_text(value: object) -> str | None:
+    """Return a string or whole number as text; 1.0 is one, since pandas writes it where others are missing."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else None
 
 
 def _problem(fields: object, columns: Mapping[str, str]) -> str | None:
@@ -65,7 +74,7 @@ def _problem(fields: object, columns: Mapping[str, str]) -> str | None:
         value = fields.get(key)
         if role in REQUIRED and not isinstance(value, str):
             return f"{key} is {'missing' if key not in fields else 'not a string'}; expected a string"
-        if isinstance(value, bool) or not isinstance(value, str | int | None):
+        if value is not None and _as_text(value) is None:
             return f"{key} is neither a string nor a whole number"
     offset = fields.get("offset")
     if isinstance(offset, int | float) and offset > 0:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpus.layouts.test_read_as_found import CLIPS, SENTENCES, plain, sounds, table
+from tests.corpus.layouts.test_read_as_found import CLIPS, SENTENCES, plain, rows_of_json, sounds, table
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.errors import CorpusError, Reason
@@ -169,3 +169,24 @@ def test_quotes_around_a_whole_field_are_no_part_of_it(tmp_path: Path, header: s
     corpus = read_corpus(tmp_path)
     assert corpus.rejections == ()
     assert [row.text for row in corpus.utterances] == [text.format(name=name) for name in CLIPS]
+
+
+def test_a_key_of_json_that_may_name_the_speakers_is_noted(tmp_path: Path) -> None:
+    sounds(tmp_path)
+    names = {"gender": "f", "Who": "ann", "": "bob"}
+    rows = rows_of_json(lambda name, text: {"audio": f"{name}.wav", "text": text, **names, "length": 1.5})
+    (tmp_path / "list.jsonl").write_text(rows.replace("ann", "eve", 2))
+    corpus = read_corpus(tmp_path)
+    assert corpus.notes == ("column Who is not used; add --columns speaker=Who if it names the speakers",)
+    assert {row.speaker for row in corpus.utterances} == {"default"}
+    named = read_corpus(tmp_path, ReadOptions(columns={"speaker": "who"}))
+    assert ({row.speaker for row in named.utterances}, named.notes) == ({"ann", "eve"}, ())
+
+
+def test_a_whole_number_of_json_may_be_a_float_and_no_other_may(tmp_path: Path) -> None:
+    sounds(tmp_path)
+    rows = rows_of_json(lambda name, text: {"audio": f"{name}.wav", "text": text, "speaker": 7.0})
+    (tmp_path / "list.jsonl").write_text(rows.replace("7.0", "null", 1).replace("7.0", "7.5", 1))
+    corpus = read_corpus(tmp_path)
+    assert [row.speaker for row in corpus.utterances] == ["default", *["7"] * (len(CLIPS) - 2)]
+    assert [row.detail for row in corpus.rejections] == ["speaker is neither a string nor a whole number"]

@@ -196,7 +196,7 @@ class TableLayout:
         split_column, folder_name = columns.get("split", ""), place.rpartition("/")[2]
         table_split = split_in_name(plan.path) or (folder_name if folder_name in SPLIT_NAMES else "")
         prefix = f"{place}/" if place and not self.keeps_ids else ""
-        unused = UnusedColumns(() if self.columns or self.infer else _unused_columns(plan))
+        unused = UnusedColumns(() if self.columns or self.infer else _unused_columns(plan, rows.options.encoding))
         for where, fields in _rows_of(plan, rows):
             unused.add(fields)
             name = placement.name_of(fields[audio_column].strip())
@@ -217,12 +217,17 @@ class TableLayout:
             rows.note(f"column {printable(column)} is not used; add {said} if it names the speakers")
 
 
-def _unused_columns(plan: TablePlan) -> list[str]:
+def _unused_columns(plan: TablePlan, encoding: str) -> list[str]:
     """Return the columns that have no role; none if one is the speaker."""
-    if plan.header is None or "speaker" in plan.columns:
+    if "speaker" in plan.columns:
         return []
-    used, columns = {*plan.columns.values(), ""}, plan.header.columns
-    has_names = not (all(map(str.isdecimal, columns)) or plan.header.least_fields)
+    columns: Sequence[str]
+    if plan.header is None:
+        columns, has_names = keys_of(sample_objects(plan.path, encoding)), True
+    else:
+        columns = plan.header.columns
+        has_names = not (all(map(str.isdecimal, columns)) or plan.header.least_fields)
+    used = {*plan.columns.values(), ""}
     return [
         column for column in columns if column not in used and not (has_names and column_key(column) in NO_SPEAKERS)
     ]
