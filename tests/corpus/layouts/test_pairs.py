@@ -11,6 +11,7 @@ from tests.corpus.layouts.test_read_as_found import (
     text_in_a_folder_beside_that_of_the_sounds,
 )
 from xtts_pipeline.corpus.read import read_corpus
+from xtts_pipeline.corpus.segment.segment import find_recordings
 from xtts_pipeline.errors import Reason
 
 
@@ -64,3 +65,23 @@ def test_a_label_file_is_no_transcript(tmp_path: Path, text: str, is_read: bool)
     (rejection,) = corpus.rejections
     assert (rejection.id, rejection.reason) == ("001", Reason.BAD_ROW)
     assert rejection.detail == "the transcript holds times, as a label file does; expected the words alone"
+
+
+def test_a_sound_and_its_text_fit_in_either_form_of_unicode(tmp_path: Path) -> None:
+    for sound, text in (("fu\u0308r", "f\u00fcr"), ("gr\u00fcn", "gru\u0308n")):
+        (tmp_path / f"{sound}.wav").touch()
+        (tmp_path / f"{text}.txt").write_text("Für uns.", encoding="utf-8")
+    corpus = read_corpus(tmp_path)
+    assert corpus.rejections == ()
+    assert [row.id for row in corpus.utterances] == ["fu\u0308r", "gr\u00fcn"]
+    assert [bool(recording.transcript) for recording in find_recordings(tmp_path)] == [True, True]
+
+
+def test_a_folder_that_lies_too_deep_is_rejected(tmp_path: Path) -> None:
+    text_beside_sound(tmp_path)
+    text_beside_sound(tmp_path / "1/2/3/4/5/6/7/8/9")
+    corpus = read_corpus(tmp_path)
+    assert len(corpus.utterances) == len(CLIPS)
+    assert [(row.where, row.reason, row.detail) for row in corpus.rejections] == [
+        ("1/2/3/4/5/6/7/8/9", Reason.BAD_ROW, "lies over 8 folders deep; its files are not read")
+    ]

@@ -12,7 +12,8 @@ from xtts_pipeline.corpus.folders import add_clip, list_folder
 from xtts_pipeline.corpus.layouts.layout import FoundCorpus
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.rows import DEFAULT_SPEAKER, RowCollector
-from xtts_pipeline.corpus.sounds import APPLE_DOUBLE, id_of, sounds_among
+from xtts_pipeline.corpus.sounds import APPLE_DOUBLE, id_of, normal, sounds_among
+from xtts_pipeline.errors import Reason
 from xtts_pipeline.system.terminal import printable
 
 TRANSCRIPTS = (".txt", ".lab")
@@ -39,7 +40,7 @@ class Pairs:
         for folder, folders, names in os.walk(source):
             if folder.count("/") - str(source).count("/") >= MAX_DEPTH:
                 folders.clear()
-            texts, sounds = transcripts_among(names).keys(), set(map(id_of, sounds_among(names)))
+            texts, sounds = transcripts_among(names).keys(), _sounds_by_stem(names).keys()
             if not texts & sounds and folder != str(source) and (beside := _text_folder(Path(folder))):
                 texts = _transcripts_in(beside).keys()
             if texts & sounds:
@@ -59,7 +60,7 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
     prefix = f"{folder}/" if folder else ""
     speaker = next((part for part in folder.split("/") if part.lower() not in ("", *SOUND_FOLDERS)), DEFAULT_SPEAKER)
     texts = {stem: prefix + name for stem, name in transcripts_among(names).items()}
-    sounds = {id_of(name): name for name in sounds_among(names)}
+    sounds = _sounds_by_stem(names)
     place = "beside it"
     if sounds and not texts.keys() & sounds.keys() and folder and (beside := _text_folder(rows.root / folder)):
         place = f"in {printable(beside.name)}/"
@@ -69,15 +70,25 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
     for stem in sorted(sounds.keys() | texts.keys()) if sounds else ():
         audio = f"{prefix}{sounds.get(stem, stem)}"
         expected = f"{printable(stem)}{TRANSCRIPTS[0]} {place}"
-        add_clip(rows, speaker, prefix + stem, audio, texts.get(stem), expected)
-    for name in folders if depth < MAX_DEPTH else ():
-        _read_folder(prefix + name, rows, depth + 1)
+        row_id = id_of(audio) if stem in sounds else prefix + stem
+        add_clip(rows, speaker, row_id, audio, texts.get(stem), expected)
+    for name in folders:
+        if depth < MAX_DEPTH:
+            _read_folder(prefix + name, rows, depth + 1)
+        else:
+            detail = f"lies over {MAX_DEPTH} folders deep; its files are not read"
+            rows.reject(prefix + name, Reason.BAD_ROW, detail)
+
+
+def _sounds_by_stem(names: Collection[str]) -> dict[str, str]:
+    """Return stem -> name of each sound in a folder. Stems are `normal`: those of a Mac may have accents apart."""
+    return {normal(id_of(name)): name for name in sounds_among(names)}
 
 
 def transcripts_among(names: Collection[str]) -> dict[str, str]:
-    """Return stem -> name of each transcript in a folder; a README is one only beside a sound of that name."""
-    sounds = set(map(id_of, sounds_among(names)))
-    found = {name.rpartition(".")[0]: name for name in names if name.lower().endswith(TRANSCRIPTS)}
+    """Return `normal` stem -> name of each transcript in a folder; a README is one only beside a sound of its name."""
+    sounds = _sounds_by_stem(names)
+    found = {normal(name.rpartition(".")[0]): name for name in names if name.lower().endswith(TRANSCRIPTS)}
     return {
         stem: name
         for stem, name in found.items()

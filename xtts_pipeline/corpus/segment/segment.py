@@ -27,7 +27,7 @@ from xtts_pipeline.corpus.segment.cut import (
 )
 from xtts_pipeline.corpus.segment.reference import speak_reference
 from xtts_pipeline.corpus.segment.speech import MAX_HZ, hear
-from xtts_pipeline.corpus.sounds import APPLE_DOUBLE, SOUND_SUFFIXES, UNREAD_SUFFIXES, path_problem
+from xtts_pipeline.corpus.sounds import APPLE_DOUBLE, SOUND_SUFFIXES, UNREAD_SUFFIXES, normal, path_problem
 from xtts_pipeline.errors import CorpusError, output_errors
 from xtts_pipeline.system.atomic_files import atomic_folder
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -119,7 +119,7 @@ def find_recordings(data: Path) -> list[Recording]:
         texts = transcripts_among(names)
         for name in sounds:
             stem = Path(name).stem
-            found = next(iter(texts.values())) if len(texts) == len(sounds) == 1 else texts.get(stem)
+            found = next(iter(texts.values())) if len(texts) == len(sounds) == 1 else texts.get(normal(stem))
             if data in (root, folder / name):
                 recording_id = _UNSAFE.sub("_", str((folder / stem).relative_to(root)))
                 recordings.append(Recording(recording_id, folder / name, folder / found if found else None))
