@@ -24,7 +24,6 @@ MAX_ID_BYTES = 255  # the limit of file systems for one name
 MAX_PATH_BYTES = 1_024  # of a whole id or path; systems allow 4,096 with the folder in front of it
 HINT_NAMES = 2_000  # finding the nearest of more names takes too long
 MAX_HINTS = 20
-MAX_SOUNDS = 2_000_000  # of which the stems are kept
 # Nearly all paths match this, which proves them safe in one step.
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 
@@ -95,15 +94,14 @@ class SoundFiles:
     def _paths_by_stem(self, folder: str) -> dict[str, list[str]]:
         """Return the paths of the sounds below a folder by their stems, sorted."""
         if folder not in self._stems:
-            paths: list[str] = []
+            # Of any number: they take less memory than the rows that name them.
+            stems = self._stems[folder] = {}
             for place, folders, names in os.walk(self.root / folder):
                 folders.sort()
                 below = os.path.relpath(place, self.root)
-                sounds = sounds_among(names)
-                paths += [name if below == "." else f"{below}/{name}" for name in sounds[: MAX_SOUNDS - len(paths)]]
-            stems = self._stems[folder] = {}
-            for path in paths:
-                stems.setdefault(id_of(normal(path.rpartition("/")[2])), []).append(path)
+                for name in sounds_among(names):
+                    path = name if below == "." else f"{below}/{name}"
+                    stems.setdefault(id_of(normal(name)), []).append(path)
         return self._stems[folder]
 
     def _listing(self, folder: str) -> dict[str, bool]:
