@@ -294,3 +294,19 @@ def test_a_label_file_is_no_transcript_of_a_recording(tmp_path: Path):
     (tmp_path / "a.txt").write_text("0.000000\t3.200000\tHello there.\n")
     with pytest.raises(CorpusError, match=r"a\.txt: holds times, as a label file does; expected the words alone$"):
         segment_corpus(tmp_path, tmp_path / "clips", "en", 10.0)
+
+
+def test_a_recording_that_fails_while_its_clips_are_written_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    clips = [CutClip(start, start + 1.0, "one two", 1.0) for start in (0.0, 2.0)]
+    monkeypatch.setattr("xtts_pipeline.corpus.segment.segment._cut", lambda *_: (clips, 8_000, ""))
+    for name, seconds in (("bad", 1), ("good", 3)):
+        soundfile.write(tmp_path / f"{name}.wav", np.full(seconds * 8_000, 0.1), 8_000)
+        (tmp_path / f"{name}.txt").write_text("one two one two")
+    report = segment_corpus(tmp_path, tmp_path / "clips", "en", 10.0)
+    assert len(report.problems) == 1
+    assert "bad.wav: cannot be cut at 2.0 s" in report.problems[0]
+    assert sorted(path.name for path in (tmp_path / "clips" / "wavs").iterdir()) == ["good-0001.wav", "good-0002.wav"]
+    assert [line["id"] for line in read_json_lines(tmp_path / "clips" / "clips.jsonl")] == ["good-0001", "good-0002"]
+    assert report.clips == [[], clips]

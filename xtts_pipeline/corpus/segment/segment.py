@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -152,22 +152,21 @@ def segment_corpus(
         rows, kept_lines, left_out_lines = [], [], []
         for recording in recordings:
             on_recording(recording)
+            folder = partial / (UNTRANSCRIBED_FOLDER if recording.transcript is None else "wavs")
+            folder.mkdir(exist_ok=True)
             try:
                 clips, rate, problem = _cut(recording, language, max_seconds, encoding)
+                _write_clips(folder, recording, rate, clips)
             except CorpusError as error:
-                clips, rate, problem = [], 0, str(error)
+                clips, problem = [], str(error)
             if problem:
                 report.problems.append(problem)
             report.clips.append(clips)
-            folder = partial / (UNTRANSCRIBED_FOLDER if recording.transcript is None else "wavs")
-            folder.mkdir(exist_ok=True)
-            for number, clip in enumerate(clips, 1):
-                clip_id = f"{recording.id}-{number:04d}"
+            for clip_id, clip in _named(recording, clips):
                 line = {"id": clip_id, "source": str(recording.sound), **asdict(clip)}
                 if clip.problem is not None:
                     left_out_lines.append(line)
                     continue
-                _write_clip(folder / f"{clip_id}.wav", recording.sound, rate, clip)
                 kept_lines.append(line)
                 rows += [f"{clip_id}|{clip.text}"] if clip.text else []
         transcribed = sum(recording.transcript is not None for recording in recordings)
@@ -222,6 +221,22 @@ def _read_text(path: Path, language: str, encoding: str) -> str:
     if not any(map(str.isalnum, text)):
         raise CorpusError(f"{path}: no letter or digit; expected the words of the recording")
     return text
+
+
+def _named(recording: Recording, clips: Sequence[CutClip]) -> list[tuple[str, CutClip]]:
+    return [(f"{recording.id}-{number:04d}", clip) for number, clip in enumerate(clips, 1)]
+
+
+def _write_clips(folder: Path, recording: Recording, rate: int, clips: Sequence[CutClip]) -> None:
+    """Write the kept clips of a recording. Raises CorpusError if one cannot be cut, and then leaves none."""
+    paths = [(folder / f"{clip_id}.wav", clip) for clip_id, clip in _named(recording, clips) if clip.problem is None]
+    try:
+        for path, clip in paths:
+            _write_clip(path, recording.sound, rate, clip)
+    except CorpusError:
+        for path, _ in paths:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _write_clip(path: Path, sound: Path, rate: int, clip: CutClip) -> None:
