@@ -208,3 +208,14 @@ def test_a_folder_of_many_texts_is_listed_once(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(LayoutError):
         read_corpus(tmp_path)
     assert len(listed) == 2  # to find tables, and to say why there are none
+
+
+@pytest.mark.parametrize("folder", ["by_book", "by_book/female"])
+def test_a_part_of_m_ailabs_is_to_be_passed_from_above_its_books(tmp_path: Path, folder: str) -> None:
+    book = tmp_path / "de_DE/by_book/female/karlsson/emma"
+    (book / "wavs").mkdir(parents=True)
+    (book / "wavs" / "1.wav").touch()
+    (book / "metadata.csv").write_text("1|one|one\n")
+    with pytest.raises(LayoutError, match=r"\npass the folder de_DE/, which holds by_book/$"):
+        read_corpus(tmp_path / "de_DE" / folder)
+    assert read_corpus(tmp_path / "de_DE").utterances[0].speaker == "karlsson"

@@ -42,7 +42,7 @@ def explain_no_layout(source: Path, shown: Path, readers: Sequence[Layout], opti
         return CorpusError(problem)
     kind = "no known corpus layout" if len(readers) > 1 else f"not a {readers[0].name} corpus"
     found = f"{shown}: {kind}: found {_describe(source, tables)}"
-    remedy = remedy or _renaming(source, readers)
+    remedy = remedy or _folder_above_books(source) or _renaming(source, readers)
     if not remedy and len(readers) == 1:
         remedy = f"expected {readers[0].looked_for}; leave out --layout to have it found"
     for table in tables if not remedy else ():
@@ -236,6 +236,12 @@ def _as_said(columns: Sequence[str], place: int) -> str:
     """Return a column as `--columns` takes it: by its position if its name cannot be written there."""
     name = columns[place]
     return str(place + 1) if "," in name or printable(name) != name or columns.count(name) > 1 else name
+
+
+def _folder_above_books(source: Path) -> str:
+    """Return the remedy for a part of M-AILABS, whose layout begins above `by_book`; else an empty text."""
+    above = next((folder.parent.name for folder in (source, *source.parents) if folder.name == "by_book"), "")
+    return f"pass the folder {printable(above)}/, which holds by_book/" if above else ""
 
 
 def _renaming(source: Path, readers: Sequence[Layout]) -> str:
