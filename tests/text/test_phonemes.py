@@ -133,6 +133,8 @@ def test_espeak_speaks_many_languages_within_the_inventory() -> None:
         ("en", "The U.S.A. won.", "j\u02ccu\u02d0|\u02cc\u025bs\u02c8e\u026a"),
         ("en", "the US army", "j\u02ccu\u02d0\u02c8\u025bs"),
         ("en", "SHE CAME WITH US TO IT", "w\u026a\u00f0 .?\u028cs"),
+        ("en", "MR. SMITH GAVE US 5 THINGS", "\u0261.?\u02c8e\u026av .?\u028cs"),
+        ("en", "UN 1325", "j\u02ccu\u02d0\u02c8\u025bn"),
         ("en", "It is NOT a BIG day.", "b\u02c8\u026a\u0261 d\u02c8e\u026a"),
         ("en", "NASA's plan", "n\u02c8\u00e6s\u0250z"),
         ("de", "der Weg", "v\u02c8e\u02d0k"),

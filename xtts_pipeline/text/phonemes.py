@@ -74,9 +74,6 @@ def phonemize(texts: Sequence[str], language: str) -> list[str | TextError]:
 
 def _phonemize_text(text: str, language: str, espeak: Any) -> str | TextError:
     pieces = []
-    # Words in capitals alone are not spelled: many transcripts have no small letters.
-    if text.isupper() and " " in text:
-        text = text.lower()
     primary = primary_language(language)
     # Splitting by a pattern with groups yields clauses, marks, and None for groups that did not match.
     for piece in filter(None, _CLAUSE_END.split(_LONE_QUOTE.sub("", text.translate(_PLAIN_MARKS)))):

@@ -30,13 +30,14 @@ def prepare_texts(texts: Sequence[str], languages: Sequence[str], config: TextCo
 
     Raises ConfigError if phonemes are asked for and the phonemizer is not installed or lacks a language.
     """
+    in_small_letters = config
     if config.tokens == "phonemes":
         # By its capitals espeak-ng tells the US from us, and the German Weg from weg.
-        config = config.model_copy(update={"lowercase": False})
+        in_small_letters, config = (config.model_copy(update={"lowercase": lowers}) for lowers in (True, False))
     prepared: list[str | TextError] = []
     for text, language in zip(texts, languages, strict=True):
         try:
-            prepared.append(normalize(text, config, language))
+            prepared.append(normalize(text, in_small_letters if _is_in_capitals(text) else config, language))
         except TextError as error:
             prepared.append(error)
     if config.tokens == "characters":
@@ -49,3 +50,8 @@ def prepare_texts(texts: Sequence[str], languages: Sequence[str], config: TextCo
         for place, phonemes in zip(places, spoken, strict=True):
             prepared[place] = phonemes
     return prepared
+
+
+def _is_in_capitals(text: str) -> bool:
+    """Return whether all of several words are in capitals: many transcripts have no small letters."""
+    return text.isupper() and sum(map(str.isupper, text.split())) > 1
