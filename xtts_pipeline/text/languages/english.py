@@ -89,7 +89,11 @@ _ROMAN = re.compile(r"(?<=[A-Za-z] )(?=[IVXLC])C{0,3}(?:XC|XL|L?X{0,3})(?:IX|IV|
 # The pronoun, as in `the Book I read`; a numeral is followed by other words.
 _DOES = "am have had can could will would do did must should might think know want like love need see saw read took got"
 _DOES += " thought knew wanted liked loved found went made wrote bought play played mean said use used hope guess just"
-_PRONOUN = re.compile(rf"'(?:m|d|ll|ve)(?!\w)| (?:{'|'.join(_DOES.split())})(?:n't)?(?!\w)")
+_DOES += " chose sat ever never felt remember heard told gave really"
+_PRONOUN = re.compile(rf"'(?:m|d|ll|ve)(?!\w)| (?:{'|'.join(_DOES.split())})(?:n't)?(?!\w)", re.IGNORECASE)
+# Among capitals alone any other word may be a verb.
+_PRONOUN_IN_CAPITALS = re.compile(r" (?!(?:OF|AND|OR|TO|IS)(?!\w))[A-Z]{2}")
+_HEADINGS = frozenset({"act", "appendix", "article", "chapter", "scene", "volume"})
 _CENTURY = re.compile(r"(?<![\w.])([IVX]{1,6}) (?=century|centuries|dynasty)")
 _RULER_DID = "of|in|to|by|from|at|on|with|was|died|became|married|succeeded|reigned|ruled|abdicated"
 _OF_A_RULER = re.compile(rf"(?=[,.;:)!?'\"]|$| (?:{_RULER_DID}) | and the )")
@@ -193,12 +197,22 @@ def _roman(match: re.Match[str]) -> str:
     if word in ("and", "or", "to") and len(others) > 1 and others[-1] in ("I", "II", "III", "IV", "V"):
         word, is_capital = others[-2], others[-2][0].isupper()
     if not NUMBERED.isdisjoint((word.lower(), word.lower().removesuffix("s"))):
-        is_pronoun = numeral == "I" and _PRONOUN.match(match.string, end)
+        is_pronoun = numeral == "I" and _is_pronoun(match, others, word)
         return spoken(number) if len(numeral) > 1 or (numeral in "IVX" and is_capital and not is_pronoun) else numeral
     if is_capital and len(numeral) > 1 and others and others[-1] in RULERS:
         return f"the {spoken(number, 'ordinal')}"
     is_certain = numeral == "II" or (len(numeral) > 2 and set(numeral) <= set("IVX"))
     return spoken(number) if is_certain and is_capital and word.isalpha() else numeral
+
+
+def _is_pronoun(match: re.Match[str], others: list[str], word: str) -> bool:
+    """Return whether the I after the word, such as Book, is no numeral; `others` are those before the word."""
+    is_heading = word.lower() in _HEADINGS
+    is_world_war = word.lower() == "war" and others[-1:] in (["World"], ["WORLD"])
+    if is_world_war or (is_heading and not others):
+        return False
+    among_capitals = word.isupper() and not is_heading and _PRONOUN_IN_CAPITALS.match(match.string, match.end())
+    return bool(among_capitals or _PRONOUN.match(match.string, match.end()))
 
 
 def _century(match: re.Match[str]) -> str:
