@@ -40,7 +40,7 @@ def test_a_sentence_is_read_as_a_person_reads_it(written: str, spoken: str) -> N
         ("5% of R&D, or 6%.", "five percent of r and d, or six percent."),
         ("CO2 from AT&T, the MP3 of R&D", "c o two from a t and t, the m p three of r and d"),
         ("US$5, $3m and $2bn", "five dollars, three million dollars and two billion dollars"),
-        ("5 ft. tall, a.5", "five feet tall, a zero point five"),
+        ("5 ft. tall, a.5", "five feet tall, a five"),
         ("Longman & Co., etc., etc.", "longman and company, et cetera, et cetera."),
         ("-5 and a-b", "minus five and a-b"),
         ("007 is B2B v1.2.3", "zero zero seven is b two b v one point two point three"),
@@ -103,6 +103,7 @@ PIECES += [
     "#a",
     "mph",
 ]
+PIECES += ["0x", "e-", "^", "[1]", "\u00b9", "Rs.", " - ", "Mon-", "Jr", "vs", "FY", "C$", "V. a", "zip ", "John "]
 
 
 @settings(max_examples=300, deadline=None)
@@ -148,6 +149,8 @@ REPEATED += [
     "Dec 1-",
     "+1 ",
 ]
+REPEATED += ["ab.1", "ab.", "0xA", "1e-1", "[1]", "\u00b9", "^", "^-1", " x 1", " - $1", "1\u00b01'", "Mon-", "V. a "]
+REPEATED += ["I A", "(111 - ", "01 111 ", "John 1:1", "1:11-"]
 
 
 @pytest.mark.parametrize(("piece", "characters"), [*((piece, 20_000) for piece in REPEATED), ("1", 100_000)])

@@ -13,7 +13,7 @@ def address_reader(signs: Mapping[str, str], endings: str) -> Callable[[str], st
     """
     pattern = re.compile(
         r"(?<![\w.@/+-])(?:(?i:https?|ftp)://(?P<link>[^\s<>\"]+)|(?P<mail>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
-        rf"|(?P<site>(?i:www)\.[^\s<>\"]+|(?:[\w-]+\.)+(?:{_COMMON_ENDINGS}|{endings})(?![\w-])(?:/[^\s<>\"]*)?))"
+        rf"|(?P<site>(?i:www)\.[^\s<>\"]+|(?:[\w-]+\.)+(?:{endings}|{_COMMON_ENDINGS})(?![\w-])(?:/[^\s<>\"]*)?))"
     )
     sign = re.compile(rf"[{re.escape(''.join(signs))}]")
 

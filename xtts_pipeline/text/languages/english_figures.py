@@ -10,8 +10,12 @@ from functools import lru_cache
 
 from num2words import num2words
 
+from xtts_pipeline.text.languages.english_ranges import write_ranges
 from xtts_pipeline.text.languages.english_words import (
+    BOOKS_WITH_VERSES,
     CURRENCIES,
+    CURRENCY_SIGNS,
+    MONTH_NAMES,
     MONTHS,
     PER_WORDS,
     PLURALS,
@@ -19,7 +23,7 @@ from xtts_pipeline.text.languages.english_words import (
     UNITS,
     small_letters,
 )
-from xtts_pipeline.text.numbers import MAX_DIGITS, set_apart
+from xtts_pipeline.text.numbers import MAX_DIGITS, plain_digits, set_apart
 
 _DEGREES = {"c": "celsius", "f": "fahrenheit"}
 _FRACTION_PARTS = {2: ("half", "halves"), 4: ("quarter", "quarters")}
@@ -35,36 +39,37 @@ _START = r"(?<![\w.])(?<!\d,)"
 # 1,234,567 and the 12,34,567 of India.
 _FIGURE = r"(?:(?:\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d\d){1,6},\d{3})(?!\d)|\d+)"
 _NUMBER = rf"{_FIGURE}(?:\.\d+)?"
-_SYMBOLS = "".join(CURRENCIES)
 _SCALE = "|".join(sorted(SCALES, key=len, reverse=True))
-_MONTH = "|".join([*MONTHS, "Sept", *(month[:3] for month in MONTHS)])
 _UNIT = "|".join(sorted(UNITS, key=len, reverse=True))
 _PER = "|".join(sorted({*UNITS, *PER_WORDS}, key=len, reverse=True))
 _UNIT_WORDS = "|".join(sorted({*UNITS.values(), "square", "cubic", "degrees", "percent"} | {"feet", "inches"}))
 
 # 20 000, and with a currency any groups; other groups of three may be numbers side by side.
 _SPACED = re.compile(
-    rf"(?<![\w.,+-])(?<!\d )(?:[1-9]\d{{0,2}}(?: \d{{3}})* 000|(?<=[{_SYMBOLS}])[1-9]\d{{0,2}}(?: \d{{3}})+)"
+    rf"(?<![\w.,+-])(?<!\d )(?:[1-9]\d{{0,2}}(?: \d{{3}})* 000|(?<=[{CURRENCY_SIGNS}])[1-9]\d{{0,2}}(?: \d{{3}})+)"
     r"(?!\d|[.,]\d{3}| \d)"
 )
-_SIGN_FIRST = re.compile(rf"([{_SYMBOLS}]) ?-(?=[\d.])")
-_MINUS_MONEY = re.compile(rf"(?<![\w-])-(?=[{_SYMBOLS}] ?\.?\d)")
-_TO_MONEY = re.compile(rf"(?<=[\dkKmMBn])-(?=[{_SYMBOLS}] ?\d)")
-_CENTS = re.compile(rf"([{_SYMBOLS}]) ?\.(?=\d)")
+_SIGN_FIRST = re.compile(rf"([{CURRENCY_SIGNS}]) ?-(?=[\d.])")
+_MINUS_MONEY = re.compile(rf"(?<![\w-])-(?=[{CURRENCY_SIGNS}] ?\.?\d)")
+_CENTS = re.compile(rf"([{CURRENCY_SIGNS}]) ?\.(?=\d)")
 _MONEY = re.compile(
-    rf"(?:(?<!\w)US)?([{_SYMBOLS}]) ?({_FIGURE})(?:\.(\d+))?(?:-({_NUMBER})(?![\d-]))?"
+    rf"(?:(?<!\w)US)?((?-i:(?<!\w)(?:AU?|CA?|HK|NZ)(?=\$))?[{CURRENCY_SIGNS}])"
+    rf" ?({_FIGURE})(?:\.(\d+))?(?:-({_NUMBER})(?![\d-]))?"
     rf"(?:(?: ?|-(?=(?:hundred|thousand|million|billion|trillion)\b))({_SCALE})\b)?",
     re.IGNORECASE,
 )
 _MONEY_AFTER = re.compile(
-    rf"{_START}(?:({_NUMBER})-)?({_FIGURE})(?:\.(\d+))?(?: ?({_SCALE}))? ?([{_SYMBOLS}])(?! ?\d)", re.IGNORECASE
+    rf"{_START}(?:({_NUMBER})-)?({_FIGURE})(?:\.(\d+))?(?: ?({_SCALE}))? ?([{CURRENCY_SIGNS}])(?! ?\d)", re.IGNORECASE
 )
 _PER_AFTER_NUMBER = re.compile(rf"(?<=\d)/({_PER})(?!\w)")
 _PHONE = re.compile(
-    r"(?<![\w.,/+-])(?:\+\d{1,3}(?:[ -]\(?\d{1,5}\)?){2,5}|\+\d{7,15}|(?:1-)?(?:\(\d{3}\) ?|\d{3}-)?\d{3}-\d{4}"
-    r"|\d{3}(?P<between>[ .])\d{3}(?P=between)\d{4})"
+    r"(?<![\w.,/+-])(?:\+\d{1,3}(?: \(0\)\d{1,4})?(?:[ -]\(?\d{1,5}\)?){2,5}|\+\d{7,15}"
+    r"|(?:1-)?(?:\(\d{3}\) ?|\d{3}-)?\d{3}-\d{4}"
+    r"|\d{3}(?P<between>[ .])\d{3}(?P=between)\d{4}"
+    r"|0[1-9]\d{3} \d{6}|0[1-9]\d{1,3}(?: \d{3,4}){2}|\(0\d{1,4}\) ?\d{3,4}[ -]?\d{3,4})"
     r"(?![\w/-]|[.,]\d)"
 )
+_PHONE_IN_LETTERS = re.compile(r"(?<![\w.,/+-])1-(8\d\d|900)-(?=[A-Z])")
 _CALL = re.compile(
     r"(?<!\w)((?:call|dial|text)(?:l?ed|l?ing)? )((?!\d+00(?!\d)|(?:19|20)\d\d(?!\d))\d{3,6})"
     r"(?![\w,.:/-]\w|\w| (?:people|[a-z]{4,}s)\b)",
@@ -73,25 +78,19 @@ _CALL = re.compile(
 _DATE_OF_YEAR = re.compile(r"(?<![\w.,/-])(1\d{3}|20\d\d)([-/])(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])(?![\w/-])")
 _DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})(?:/(\d{1,2})/(\d{4}|\d\d)|([.-])(\d{1,2})\4(\d{4}))(?![\w/-]|\.\d)")
 _MONTH_DAY = re.compile(
-    rf"(?<!\w)({_MONTH})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:-(\d{{1,2}})(?:st|nd|rd|th)?)?"
+    rf"(?<!\w)({MONTH_NAMES})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:-(\d{{1,2}})(?:st|nd|rd|th)?)?"
     r"(?![\w:/%-]|[.,]\d| ?[ap]\.?m\b)"
 )
-_TO_MONTH = re.compile(rf"(?:(?<=\d)|(?<=\d(?:st|nd|rd|th)))-(?=(?:{_MONTH})\.? \d)")
-_DAY_MONTH = re.compile(rf"(?<![\w.,:/$-])(\d{{1,2}})(?:-(\d{{1,2}}))? ({_MONTH})(?!\w)(\.(?=[ ,]))?")
-_MONTH_YEAR = re.compile(rf"(?<!\w)({_MONTH})\.? (?='?\d)")
+_DAY_MONTH = re.compile(rf"(?<![\w.,:/$-])(\d{{1,2}})(?:-(\d{{1,2}}))? ({MONTH_NAMES})(?!\w)(\.(?=[ ,]))?")
+_MONTH_YEAR = re.compile(rf"(?<!\w)({MONTH_NAMES})\.? (?='?\d)")
 _YEARS = re.compile(r"(?<![\w.,/-])(1[1-9]\d\d|20\d\d)/(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
-_ON_DAY = re.compile(r"(?<=\b[oO]n )(?!9/11)(1[0-2]|0?[1-9])/(3[01]|[12]?\d|0[1-9])(?![\w/]|[.,]\d)")
+_ON_DAY = re.compile(r"(?<=\b[oO]n )(?!9/11)(1[0-2]|0?[1-9])/(3[01]|[12]?\d|0[1-9])(?![\w/]|[.,]\d| of\b)")
 _FRACTION = re.compile(
     r"(?:(?<![\w/.,:-])|(?<=[a-z]-))(?:(\d{1,3})[ -])?(\d{1,3})/(\d{1,3})(?:rds?|ths?)?(?![\w/]|[.,]\d)"
 )
-_DECADE = re.compile(r"(?<![\w.,])'?(1[1-9]\d0|20\d0|[2-9]0)'?s\b")
-_PLURAL_FIGURE = re.compile(rf"{_START}(\d{{1,4}})'?s\b")
+_PLURAL_FIGURE = re.compile(rf"{_START}(?:'(?=\d0))?(\d{{1,4}})'?s\b")
 _ORDINAL = re.compile(rf"{_START}({_FIGURE})(?:st|nd|rd|th)\b", re.IGNORECASE)
-_TIMES_TO = re.compile(
-    r"(?:(?<=\d)|(?<=\d[ap]m)|(?<=\d [ap]m)|(?<=[ap]\.m\.))-(?=(?:[01]?\d|2[0-3])(?::[0-5]\d| ?[ap]\.?m))"
-    r"|(?<=\d:\d\d)-(?=\d{1,2}(?!\d))",
-    re.IGNORECASE,
-)
+_VERSE = re.compile(rf"(?<!\w)({'|'.join(BOOKS_WITH_VERSES)}) (\d{{1,3}}):([1-9]\d{{0,2}})(?![\w:]| ?[ap]\.?m\b)")
 _DOT_TIME = re.compile(r"(?<![\w.,])(1[0-2]|0?[1-9])\.([0-5]\d)(?= ?[ap]\.?m\b)", re.IGNORECASE)
 _CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):([0-5]\d):(?!00)([0-5]\d)(?![\w:])")
 _TIME = re.compile(r"(?<![\w:.])([01]?\d|2[0-3]):([0-5]\d)(?::00)?(?: ?([ap])(?:m|\.m(\.)?))?(?![\w:])", re.IGNORECASE)
@@ -101,21 +100,23 @@ _DAY = "(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|(?:Mon|Tues?|Wed|Thu(?:rs?
 _ZONE = "(?:(?:[ECMP][SD]?|GM|BS|IS|CES?|JS|AE[SD]|AK[SD]|HS)T|UTC)"
 _ZONE_NAME = "(?:Eastern|Central|Mountain|Pacific)(?! (?!Time|Standard|Daylight)[A-Z])"
 # What may follow `a.m.` within a sentence: a day, a date, a time zone.
-TIME_GOES_ON = rf"\s(?:{_DAY}|(?:{_MONTH})\.? (?:\d|[a-z-]{{1,14}}(?:st|nd|rd|th)\b)|{_ZONE}|{_ZONE_NAME})(?!\w)"
+TIME_GOES_ON = rf"\s(?:{_DAY}|(?:{MONTH_NAMES})\.? (?:\d|[a-z-]{{1,14}}(?:st|nd|rd|th)\b)|{_ZONE}|{_ZONE_NAME})(?!\w)"
 _TIME_GOES_ON = re.compile(TIME_GOES_ON)
 _RATIO = re.compile(r"(?<![\w:.,])(\d{1,4}(?:\.\d{1,3})?):(\d{1,4})(?![\w:])")
 _TEMPERATURE = re.compile(r" ?\u00b0 ?([CF])?(?!\w)", re.IGNORECASE)
 _HEIGHT = re.compile(r"(?<![\w.,'\u00b0])(\d{1,2})' ?(\d{1,2})(\"|'')?(?!\w)")
 _MEASURE = re.compile(
     rf"(?<=\d)(?P<between>[ -]?)(?!W\. (?!(?:The|It|He|She|This|But|In|A) )[A-Z])"
-    rf"(?P<unit>{_UNIT}|(?<= )s|(?<=\d)in(?!\w)|in(?=[.\u00b2\u00b3]| (?:tall|long|wide|high|deep|thick)\b))"
+    rf"(?P<unit>{_UNIT}|(?:(?<= )|(?<=\.\d)|(?<=\.\d\d))s"
+    r"|(?<=\d)in(?!\w)|in(?=[.\u00b2\u00b3]| (?:tall|long|wide|high|deep|thick)\b))"
     rf"(?P<power>[\u00b2\u00b3])?(?:/(?P<per>{_PER})(?P<per_power>[\u00b2\u00b3])?)?"
-    r"(?:(?P<to>-)(?=\d)|(?P<stop>\.)(?!\w)|(?![\w\u00b2\u00b3/]))"
+    r"(?:(?P<to>-)(?=\d)|(?P<stop>\.)(?!\w)|(?![\w\u00b2\u00b3]|/(?!\d)))"
 )
 _BY = re.compile(rf"{_START}({_NUMBER}) ?[xX\u00d7] ?(?=\d)")
 _SCALED = re.compile(rf"{_START}({_NUMBER})(?:([kKMB])| ?(bn|mn|tn))(?!\w)")
 _CHAIN = re.compile(r"(?<![\w.,-])\d+(?:-\d+){2,}(?![\w-])")
 _RANGE = re.compile(rf"(?<![\w.,-])({_NUMBER})(%?)-({_NUMBER})(?!-?\d|[.,]\d)")
+_PRODUCT = re.compile(r"(?<=\d) ?[xX\u00d7] ?(?=\d{1,15}(?:\.\d{1,15})?(?: ?[xX\u00d7] ?\d{1,15}){0,3} ?=)")
 _SUBTRACTION = re.compile(r"(?<=\d) ?- ?(?=\d{1,15}(?:\.\d{1,15})? ?=)")
 _ERA_AFTER = re.compile(r"(?<=\d) ?(BCE?|CE|AD)(?!\w)")
 _ERA_BEFORE = re.compile(r"(?<!\w)AD (?=\d)")
@@ -128,20 +129,21 @@ _NEGATIVE = re.compile(r"(?:(?<=[\s(])|(?<=^))-(?=\.?\d)")
 _WHOLE = re.compile(_FIGURE)
 _TOUCHING = re.compile(r"(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])")
 _LETTER_NEXT = re.compile(r" [\"'(]?[^\W\d_]")
-_ARTICLE = re.compile(r"(?<!\w)[aA]n? \Z")
+_ARTICLE = re.compile(r"(?<!\w)(?:an?|the|this|that|his|her|its|our|their) \Z", re.IGNORECASE)
+_PRICED = re.compile(r"[ -](?:bill|contract|deal|fee|fine|fund|house|loan|note|project|settlement|tax)(?!\w)")
 _ARTICLE_NUMBER = re.compile(r"(?<!\w)[aA]n? [\d.,]{1,9} ?\Z")
 _NOUN_NEXT = re.compile(r"[ -](?!(?:to|or|and) )[a-z]")
 _IS_ONE = re.compile(r"(?:(?<![\d.,/-])1|(?<![\d/.-])(?<!\d )\d{1,2}/\d{1,2}) ?\Z")
-_SIGNED = re.compile(r"([~<>#\u00a7]) ?(?=\d)|(?<=\d) ?\* ?(?=\d)|(?<=\w)\^(?=\d)|(?<=\d)/(?=\d)")
+_SIGNED = re.compile(r"([~<>#\u00a7]) ?(?=\.?\d)|(?<=\d) ?\* ?(?=\d)|(?<=\w)\^(?:-(?=\d)|(?=\w))|(?<=\d)/(?=\d)")
 _SIGNED_WORDS = {"~": "about ", "<": "less than ", ">": "greater than ", "#": "number ", "\u00a7": "section "}
-_SIGNED_WORDS |= {"*": " times ", "^": " to the power of ", "/": " slash "}
+_SIGNED_WORDS |= {"*": " times ", "^": " to the power of ", "^-": " to the power of minus ", "/": " slash "}
 
 
 def expand_figures(text: str) -> str:
     """Return the text without digits. A number from 1100 to 2099 that stands alone is read as a year."""
     text = _SPACED.sub(lambda match: match[0].replace(" ", ""), text)
     text = _MINUS_MONEY.sub("minus ", _SIGN_FIRST.sub(r"-\1", text))
-    text = _PER_AFTER_NUMBER.sub(lambda match: f" per {unit_of(match[1])}", _TO_MONEY.sub(" to ", text))
+    text = _PER_AFTER_NUMBER.sub(lambda match: f" per {unit_of(match[1])}", write_ranges(text))
     text = _MONEY.sub(_money, _CENTS.sub(r"\g<1>0.", text))
     text = _MONEY_AFTER.sub(_money_after, text)
     for pattern, read in _RULES:
@@ -154,7 +156,7 @@ def expand_figures(text: str) -> str:
 @lru_cache(maxsize=10_000)
 def spoken(figure: str, form: str = "cardinal") -> str:
     """Return a whole number in words, as a `cardinal` or an `ordinal`."""
-    digits = _plain_digits(figure)
+    digits = plain_digits(figure)
     # A number with leading zeros, or too long for words, is read digit by digit.
     if len(digits) > MAX_DIGITS or (digits[0] == "0" and len(digits) > 1):
         return _each(digits)
@@ -178,7 +180,7 @@ def plural(words: str) -> str:
         return f"{plural(word)}{per}{rest}"
     if word in PLURALS or word.endswith("hertz"):
         return PLURALS.get(word, word)
-    if word.endswith("y") and not word.endswith("day"):
+    if word.endswith("y"):
         return f"{word[:-1]}ies"
     return f"{word}es" if word.endswith("x") else f"{word}s"
 
@@ -192,15 +194,16 @@ def full_stop(match: re.Match[str], *, before_capital: bool = False) -> str:
 
 def month_of(written: str) -> str:
     """Return the whole name of a month: `September` for `Sept` and `Sep`."""
-    return next(month for month in MONTHS if month.startswith(written[:3]))
+    return next(month for month in MONTHS if month.startswith(written[:3].capitalize()))
 
 
 def _money(match: re.Match[str]) -> str:
     sign, whole, fraction, last, scale = match.groups()
     string, start = match.string, match.start()
-    # a $20 bill
-    has_noun = _ARTICLE.search(string, max(0, start - 3), start) and _NOUN_NEXT.match(string, match.end())
-    is_single = has_noun is not None and (scale is not None or not fraction)
+    # a $20 bill, the $5 million house
+    article = _ARTICLE.search(string, max(0, start - 7), start)
+    noun = article and (_NOUN_NEXT if article[0][0] in "aA" else _PRICED).match(string, match.end())
+    is_single = noun is not None and (scale is not None or not fraction)
     return set_apart(_sum(sign, whole, fraction, scale, last, is_single=is_single), match)
 
 
@@ -220,14 +223,14 @@ def _sum(
         return " ".join(filter(None, words))
     if is_single:
         return f"{spoken(whole)} {unit}"
-    said = [_amount(whole, unit)] if _plain_digits(whole).strip("0") or not fraction else []
+    said = [_amount(whole, unit)] if plain_digits(whole).strip("0") or not fraction else []
     if fraction and (fraction.strip("0") or not said):
         said.append(_amount(fraction, part))
     return " and ".join(said)
 
 
 def _amount(figure: str, unit: str) -> str:
-    digits = _plain_digits(figure).lstrip("0") or "0"
+    digits = plain_digits(figure).lstrip("0") or "0"
     return f"{spoken(digits)} {unit if digits == '1' else plural(unit)}"
 
 
@@ -241,8 +244,11 @@ def _phone(match: re.Match[str]) -> str:
     # 500-1000 is a range.
     if len(groups) == 2 and groups[1].endswith("00"):
         return match[0]
-    said = [spoken(group) if group in ("800", "900") else _each(group) for group in groups]
-    return ("plus " if match[0].startswith("+") else "") + ", ".join(said)
+    return ("plus " if match[0].startswith("+") else "") + ", ".join(map(_phone_group, groups))
+
+
+def _phone_group(digits: str) -> str:
+    return spoken(digits) if digits in ("800", "900") else _each(digits)
 
 
 def _date_of_year(match: re.Match[str]) -> str:
@@ -338,7 +344,7 @@ def _measure(match: re.Match[str]) -> str:
     # a 5 km run
     if not per and _NOUN_NEXT.match(string, match.end()):
         is_single |= _ARTICLE_NUMBER.search(string, max(0, start - 14), start) is not None
-    words = {"s": "second", "in": "inch"}.get(unit) or unit_of(unit)
+    words = "inch" if unit == "in" else unit_of(unit)
     words = f"{'-' if match['between'] == '-' else ' '}{_POWERS[power]}{words if is_single else plural(words)}"
     if per:
         is_squared = match["per_power"] and unit_of(per) == "second"
@@ -394,10 +400,6 @@ def _plural_figure(match: re.Match[str]) -> str:
     return plural(_year(figure) if len(figure) == 4 else spoken(figure))
 
 
-def _plain_digits(figure: str) -> str:
-    return figure.replace(",", "")
-
-
 def _each(figure: str) -> str:
     return " ".join(_DIGITS[int(digit)] for digit in figure)
 
@@ -405,15 +407,15 @@ def _each(figure: str) -> str:
 # In this order: an early rule takes what a later one would misread.
 _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (_PHONE, _phone),
+    (_PHONE_IN_LETTERS, lambda match: f"one, {_phone_group(match[1])}, "),
     (_CALL, lambda match: match[1] + _each(match[2])),
     (_DATE_OF_YEAR, _date_of_year),
     (_DATE, _date_in_figures),
-    (_TO_MONTH, " to "),
     (_MONTH_DAY, _month_day),
     (_DAY_MONTH, _day_month),
     (_MONTH_YEAR, lambda match: f"{month_of(match[1])} "),
     (_YEARS, lambda match: f"{_year(match[1])} {_year(match[2])}"),
-    (_TIMES_TO, " to "),
+    (_VERSE, r"\1 \2 \3"),
     (_DOT_TIME, r"\1:\2"),
     (_CLOCK, lambda match: f"{spoken(match[1])} {_two_digits(match[2])} {_two_digits(match[3])}"),
     (_TIME, _time),
@@ -426,11 +428,11 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (_MEASURE, _measure),
     (_ON_DAY, lambda match: f"{MONTHS[int(match[1]) - 1]} {_nth(match[2])}"),
     (_FRACTION, _fraction),
-    (_DECADE, lambda match: plural(_year(match[1]))),
     (_PLURAL_FIGURE, _plural_figure),
     (_ORDINAL, lambda match: spoken(match[1], "ordinal")),
     (_CHAIN, _chain),
     (_SUBTRACTION, " minus "),
+    (_PRODUCT, " times "),
     (_RANGE, _range),
     (_BY, lambda match: f"{_decimal(match[1])} by "),
     (_ERA_BEFORE, "a d "),

@@ -8,7 +8,8 @@ ABBREVIATIONS = {
     "capt": "captain", "lt": "lieutenant", "sgt": "sergeant", "gov": "governor", "pres": "president", "jr": "junior",
     "sr": "senior", "esq": "esquire", "co": "company", "corp": "corporation", "ltd": "limited", "inc": "incorporated",
     "dept": "department", "ave": "avenue", "blvd": "boulevard", "mt": "mount", "vs": "versus", "etc": "et cetera",
-    "approx": "approximately", "vol": "volume",
+    "approx": "approximately", "vol": "volume", "rd": "road", "hwy": "highway", "bros": "brothers", "mme": "madame",
+    "mlle": "mademoiselle", "cmdr": "commander", "supt": "superintendent",
 }
 # Abbreviations with inner full stops; other letters with full stops are read one by one.
 DOTTED_WORDS = {
@@ -21,12 +22,15 @@ BEFORE_NAMES = {
 BEFORE_NUMBERS = {
     "fig": "figure", "figs": "figures", "p": "page", "pp": "pages", "ch": "chapter", "sec": "section", "no": "number",
     "nos": "numbers", "eq": "equation", "vols": "volumes", "art": "article",
-    "ext": "extension", "tel": "telephone", "ca": "circa",
+    "ext": "extension", "tel": "telephone", "ca": "circa", "op": "opus", "apt": "apartment", "chap": "chapter",
+    "pg": "page", "eqs": "equations",
 }
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
 )
+_MONTHS_WRITTEN = (*MONTHS, "Sept", *(month[:3] for month in MONTHS))
+MONTH_NAMES = "|".join([*_MONTHS_WRITTEN, *(month.upper() for month in _MONTHS_WRITTEN)])
 WEEKDAYS = {
     "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday", "Thur": "Thursday",
     "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
@@ -43,11 +47,15 @@ CURRENCIES = {
     "\u20aa": ("shekel", "agora"),
     "\u20bf": ("bitcoin", "satoshi"),
     "\u00a2": ("cent", "cent"),
+    "A$": ("Australian dollar", "cent"), "AU$": ("Australian dollar", "cent"),
+    "C$": ("Canadian dollar", "cent"), "CA$": ("Canadian dollar", "cent"),
+    "HK$": ("Hong Kong dollar", "cent"), "NZ$": ("New Zealand dollar", "cent"),
 }
+CURRENCY_SIGNS = "".join(sign for sign in CURRENCIES if len(sign) == 1)
 SCALES = {
     "hundred": "hundred", "thousand": "thousand", "million": "million", "billion": "billion", "trillion": "trillion",
     "k": "thousand", "m": "million", "mil": "million", "mn": "million", "b": "billion",
-    "bn": "billion", "tn": "trillion",
+    "bn": "billion", "tn": "trillion", "lakh": "lakh", "crore": "crore",
 }
 UNITS = {
     "km": "kilometer", "cm": "centimeter", "mm": "millimeter", "m": "meter", "nm": "nanometer",
@@ -64,18 +72,27 @@ UNITS = {
     "ppm": "part per million", "mph": "mile per hour", "kph": "kilometer per hour", "rpm": "revolution per minute",
     "mpg": "mile per gallon", "bpm": "beat per minute", "kbps": "kilobit per second", "Mbps": "megabit per second",
     "Gbps": "gigabit per second", "kgs": "kilogram", "kms": "kilometer", "tbsp": "tablespoon", "tsp": "teaspoon",
+    "dL": "deciliter", "KM": "kilometer", "KG": "kilogram", "LBS": "pound",
 }
 # Words that may follow a slash besides the units.
 PER_WORDS = {
     "s": "second", "second": "second", "minute": "minute", "hour": "hour", "day": "day", "week": "week",
     "month": "month", "year": "year", "night": "night", "person": "person", "head": "head", "piece": "piece",
-    "word": "word", "mile": "mile", "pound": "pound", "gallon": "gallon", "liter": "liter",
+    "word": "word", "mile": "mile", "pound": "pound", "gallon": "gallon", "liter": "liter", "mo": "month", "wk": "week",
 }
 PLURALS = {
-    "penny": "pence", "foot": "feet", "inch": "inches", "agora": "agorot", "century": "centuries", "yen": "yen",
+    "penny": "pence", "foot": "feet", "inch": "inches", "agora": "agorot", "yen": "yen",
     "sen": "sen", "won": "won", "jeon": "jeon", "paisa": "paisa", "kurush": "kurush", "satoshi": "satoshi",
-    "hertz": "hertz", "horsepower": "horsepower", "f p s": "f p s",
+    "horsepower": "horsepower", "f p s": "f p s",
 }
+BOOKS_WITH_VERSES = (
+    "Genesis", "Exodus", "Leviticus", "Numbers", "Deuteronomy", "Joshua", "Judges", "Ruth", "Samuel", "Kings",
+    "Chronicles", "Ezra", "Nehemiah", "Esther", "Job", "Psalms?", "Proverbs", "Ecclesiastes", "Isaiah", "Jeremiah",
+    "Lamentations", "Ezekiel", "Daniel", "Hosea", "Joel", "Amos", "Obadiah", "Jonah", "Micah", "Nahum", "Habakkuk",
+    "Zephaniah", "Haggai", "Zechariah", "Malachi", "Matthew", "Mark", "Luke", "John", "Acts", "Romans", "Corinthians",
+    "Galatians", "Ephesians", "Philippians", "Colossians", "Thessalonians", "Timothy", "Titus", "Philemon", "Hebrews",
+    "James", "Peter", "Jude", "Revelation",
+)
 NUMBERED = frozenset([
     "act", "annex", "apollo", "appendix", "article", "bowl", "book", "canto", "category", "chapter", "class", "corps",
     "division", "episode", "figure", "grade", "group", "gemini", "level", "lesson", "mark", "olympiad", "part",
@@ -84,14 +101,15 @@ NUMBERED = frozenset([
 ])
 RULERS = frozenset([
     "Abdul", "Adrian", "Albert", "Alexander", "Alexandra", "Alfonso", "Anne", "Artaxerxes", "Augustus", "Baldwin",
-    "Benedict", "Boniface", "Carl", "Carol", "Catherine", "Charles", "Christian", "Clement", "Cleopatra", "Conrad",
-    "Constantine", "Darius", "David", "Edward", "Elizabeth", "Emmanuel", "Eric", "Eugene", "Ferdinand", "Francis",
-    "Frederick", "George", "Gregory", "Gustav", "Gustavus", "Haakon", "Harald", "Harold", "Henri", "Henry",
-    "Honorius", "Innocent", "Isabella", "Ivan", "James", "Joan", "John", "Joseph", "Juan", "Julius", "Justinian",
-    "Leo", "Leopold", "Lothar", "Louis", "Margaret", "Maria", "Mary", "Matthias", "Maximilian", "Mehmed", "Michael",
-    "Murad", "Napoleon", "Nicholas", "Olaf", "Oscar", "Otto", "Paul", "Pedro", "Peter", "Philip", "Pius", "Ptolemy",
-    "Ramesses", "Ramses", "Richard", "Robert", "Rudolf", "Selim", "Sixtus", "Stephen", "Suleiman", "Theodosius",
-    "Thutmose", "Umberto", "Urban", "Victor", "Victoria", "Vittorio", "Wilhelm", "William", "Xerxes",
+    "Basil", "Benedict", "Boniface", "Carl", "Carol", "Catherine", "Charles", "Christian", "Clement", "Cleopatra",
+    "Conrad", "Constantine", "Darius", "David", "Edward", "Elizabeth", "Emmanuel", "Eric", "Eugene", "Ferdinand",
+    "Francis", "Frederick", "George", "Gregory", "Gustav", "Gustavus", "Haakon", "Harald", "Harold", "Henri", "Henry",
+    "Honorius", "Innocent", "Isabella", "Ivan", "James", "Joan", "John", "Joseph", "Juan", "Julius", "Justinian", "Leo",
+    "Leopold", "Lothar", "Louis", "Ludwig", "Margaret", "Margrethe", "Maria", "Mary", "Matthias", "Maximilian",
+    "Mehmed", "Michael", "Murad", "Napoleon", "Nicholas", "Olaf", "Oscar", "Otto", "Paul", "Pedro", "Peter", "Philip",
+    "Pius", "Ptolemy", "Ramesses", "Ramses", "Richard", "Robert", "Rudolf", "Selim", "Shapur", "Sixtus", "Stephen",
+    "Suleiman", "Theodosius", "Thutmose", "Umberto", "Urban", "Victor", "Victoria", "Vittorio", "Wilhelm", "William",
+    "Xerxes",
 ])
 TITLES = frozenset([
     "King", "Queen", "Pope", "Emperor", "Empress", "Tsar", "Czar", "Kaiser", "Prince", "Sultan", "Pharaoh", "Duke",
