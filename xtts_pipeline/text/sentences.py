@@ -40,10 +40,15 @@ _OPENERS = "\"'\u2018\u201c\u201e\u00ab\u2039([{\u00bf\u00a1\u300c\u300e\uff08\u
 _LATE_CLOSERS = "\u201c\u2018\u00ab"
 _LATE_CLOSER = rf"(?:[{_LATE_CLOSERS}]|[ \u00a0\u202f]\u00bb)(?=[\s.,;:!?)\u2026]|$)"
 
+# A mark of a footnote, as in `It ended.[12] Then`.
+_FOOTNOTE = r"\[\d{1,3}\]|[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]"
+_LAST_FOOTNOTES = re.compile(rf"(?:{_FOOTNOTE}){{1,5}}$")
+
 _SPACES = re.compile(r"\s+")
 _END = re.compile(
-    rf"(?P<marks>[{_POINT_MARKS}{_FULL_MARKS}]*[{_FULL_MARKS}][{_POINT_MARKS}{_FULL_MARKS}]*|[{_POINT_MARKS}]+|[{_WEAK_MARKS}])"
-    rf"(?P<closers>(?:[{re.escape(_CLOSERS)}]|{_LATE_CLOSER})*)(?P<space>\s*)"
+    rf"(?P<marks>\.(?: \.){{2,}}"
+    rf"|[{_POINT_MARKS}{_FULL_MARKS}]*[{_FULL_MARKS}][{_POINT_MARKS}{_FULL_MARKS}]*|[{_POINT_MARKS}]+|[{_WEAK_MARKS}])"
+    rf"(?P<closers>(?:[{re.escape(_CLOSERS)}]|{_LATE_CLOSER}|{_FOOTNOTE})*)(?P<space>\s*)"
 )
 _CLAUSE_END = re.compile(
     rf"(?:[,;:\u2013](?=\s)|[\u060c\u061b](?!\d)|[\uff0c\u3001\uff1b\uff1a\u2014])[{re.escape(_CLOSERS)}]*"
@@ -55,20 +60,20 @@ _DOTTED = re.compile(r"(?:[^\W\d_]\.)+[^\W\d_]")
 _NO_SPACE_NEEDED = frozenset(_FULL_MARKS + "\uff1b\uff1a\u061b")
 
 # These end a sentence only before a capital letter.
-_ENDING_ABBREVIATIONS = frozenset(["etc", "co", "corp", "inc", "ltd", "jr", "sr", "esq", "a.m", "p.m", "bros"])
+_ENDING_ABBREVIATIONS = frozenset(["etc", "co", "corp", "inc", "ltd", "jr", "sr", "esq", "a.m", "p.m", "bros", "rd"])
 # At the space after a point: 10 a.m. Monday, King Jr. Day, Acme Inc. CEO Ann Lee.
-_NAME_GOES_ON = r"(?:(?<=[Jj]r\.)|(?<=[Ii]nc\.)|(?<=[Cc]orp\.))\s(?:Day|Award|Blvd|CEO|CFO|President)(?!\w)"
+_NAME_GOES_ON = (
+    r"(?:(?<=[Jj]r\.)|(?<=[Ii]nc\.)|(?<=[Cc]orp\.))\s(?:Day|Award|Blvd|CEO|CFO|President)(?!\w)"
+    r"|(?<=[Bb]ros\.)\s(?:Pictures|Records|Studios|Television)(?!\w)"
+)
 _GOES_ON = {"en": re.compile(rf"(?<=[aApP]\.[mM]\.){TIME_GOES_ON}|{_NAME_GOES_ON}")}
 # These are abbreviations only before a number.
-_BEFORE_NUMBERS = frozenset(BEFORE_NUMBERS) | {"vol", "nr"}
+_BEFORE_NUMBERS = frozenset(BEFORE_NUMBERS) | {"vol", "nr", "rs"}
 _ABBREVIATIONS = {
     "en": (frozenset(ABBREVIATIONS) - _ENDING_ABBREVIATIONS - _BEFORE_NUMBERS)
     | frozenset(
         [
-            "st",
             *(name.lower() for name in BEFORE_NAMES if name != "Ft"),
-            "cmdr",
-            "supt",
             "ph.d",
             "cf",
             "viz",
@@ -79,11 +84,11 @@ _ABBREVIATIONS = {
         ]
     ),
     "de": German.words.inner_points | {"fr", "str", "co", "med", "phil", "jur", "abt"},
-    "fr": French.words.inner_points | {"mme", "mmes", "mlle", "st", "ste"},
+    "fr": French.words.inner_points | {"mme", "mmes", "mlle", "ste"},
     "es": Spanish.words.inner_points | {"arq", "mtro", "mtra"},
     "pt": frozenset(["sr", "sra", "srta", "dra", "profa", "av", "exmo", "exma"]),
-    "it": frozenset(["sig", "dott", "prof", "dr", "ecc"]),
-    "nl": frozenset(["dhr", "mevr", "dr", "prof", "bijv", "ca"]),
+    "it": frozenset(["sig", "dott", "ecc"]),
+    "nl": frozenset(["dhr", "mevr", "bijv", "ca"]),
 }
 # In small letters these are other words: 5 ft. tall, das ich mag.
 _CAPITAL_ABBREVIATIONS = {"en": frozenset({"Ft"}), "de": frozenset({"Mag"})}
@@ -119,7 +124,7 @@ def pause_seconds(piece: str) -> float:
     """Return the seconds of silence after a piece of `split_sentences`, by its last mark."""
     if piece.endswith("\n\n"):
         return PARAGRAPH_PAUSE_SECONDS
-    mark = piece.rstrip(_CLOSERS + _LATE_CLOSERS + string.whitespace + "\u00a0\u202f")[-1:]
+    mark = _LAST_FOOTNOTES.sub("", piece).rstrip(_CLOSERS + _LATE_CLOSERS + string.whitespace + "\u00a0\u202f")[-1:]
     if mark and mark in _POINT_MARKS + _FULL_MARKS:
         return SENTENCE_PAUSE_SECONDS
     return CLAUSE_PAUSE_SECONDS if mark and mark in _WEAK_MARKS + _COMMAS else 0.0
@@ -168,7 +173,7 @@ def _ends_sentence(paragraph: str, start: int, match: re.Match[str], language: s
         after = (next_end.start() if next_end else len(paragraph)) - match.end()
         return min(match.start() - start, after) >= MIN_CLAUSE_CHARACTERS
     # "Where to?" she asked. And so... on. Where sentences begin with capitals also: 5 ft. tall.
-    if following.islower() and (closers or marks in ("...", "\u2026") or (marks == "." and is_capital)):
+    if following.islower() and (closers or marks in ("...", "\u2026") or " " in marks or (marks == "." and is_capital)):
         return False
     goes_on = _GOES_ON.get(language)
     if goes_on and not closers and goes_on.match(paragraph, match.end("marks")):
