@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from xtts_pipeline.errors import CheckpointError
 from xtts_pipeline.reports.event_files import read_events
 from xtts_pipeline.reports.run_page import read_run, write_run_page
 from xtts_pipeline.training.monitoring.media import write_picture, write_sound
+from xtts_pipeline.training.monitoring.metrics import hide_steps_after
 
 REPORTS = [
     {"step": 1, "split": "train", "loss": 9.5, "step_ms": 80.0, "data_wait_share": 0.2, "alignment_fit": 0.1},
@@ -47,7 +49,7 @@ def write_run(folder: Path) -> Path:
 
 def test_event_files_are_read_as_tensorflow_wrote_them_up_to_where_they_are_cut(run: Path, tmp_path: Path):
     folder = run / "tensorboard" / "media"
-    events = list(read_events(folder))
+    events = read_events(folder)
 
     assert [(event.tag, event.step) for event in events] == [
         ("sentence_1/mels_and_tokens", 5),
@@ -58,7 +60,18 @@ def test_event_files_are_read_as_tensorflow_wrote_them_up_to_where_they_are_cut(
     assert len(soundfile.read(io.BytesIO(events[1].content))[0]) == 8_000
     cut = tmp_path / "events.out.tfevents.1"
     cut.write_bytes(next(folder.iterdir()).read_bytes()[:-9])
-    assert list(read_events(tmp_path)) == events[:3]
+    assert read_events(tmp_path) == events[:3]
+
+
+def test_steps_that_a_resumed_run_takes_again_are_read_once(tmp_path: Path) -> None:
+    folder = tmp_path / "tensorboard" / "media"
+    for step in (2, 4):
+        with tf.summary.create_file_writer(str(folder), filename_suffix=f".{step}").as_default(step=step):
+            tf.summary.write("text", tf.constant(["spoken"]))
+    for path in folder.iterdir():  # as if it was written a while ago
+        path.rename(folder / re.sub(r"tfevents\.\d+", "tfevents.1000000000", path.name))
+    hide_steps_after(tmp_path, 3)
+    assert [event.step for event in read_events(folder)] == [2]
 
 
 def test_the_page_has_the_figures_of_each_split_and_the_spoken_sentences(run: Path, tmp_path: Path):

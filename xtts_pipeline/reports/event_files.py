@@ -1,6 +1,5 @@
 """Read pictures, sounds and texts from TensorBoard's event files. Needs neither TensorFlow nor TensorBoard."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,12 +26,18 @@ message_type {
   field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: ".tensorflow.Value" }
 }
 message_type {
+  name: "SessionLog" field { name: "status" number: 1 label: LABEL_OPTIONAL type: TYPE_INT32 }
+}
+message_type {
   name: "Event"
   field { name: "step" number: 2 label: LABEL_OPTIONAL type: TYPE_INT64 }
   field { name: "summary" number: 5 label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".tensorflow.Summary" }
+  field { name: "session_log" number: 7 label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".tensorflow.SessionLog" }
 }
 """
 _Event = message_class(_EVENT_PROTO, "tensorflow.Event")
+# The status by which `hide_steps_after` marks that the steps from here on are written again.
+_START = 1
 
 
 @dataclass(frozen=True)
@@ -44,15 +49,20 @@ class LoggedBytes:
     content: bytes
 
 
-def read_events(folder: Path) -> Iterator[LoggedBytes]:
-    """Yield what the event files of a folder hold as strings, file by file in the order of their writing.
+def read_events(folder: Path) -> list[LoggedBytes]:
+    """Return what the event files of a folder hold as strings, file by file in the order of their writing.
 
-    A file that ends within an event, as that of a running training may, is read up to there.
+    As in TensorBoard, steps that a resumed run takes again count once. A file that ends within an event, as that of a
+    running training may, is read up to there.
     """
+    found: list[LoggedBytes] = []
     for path in sorted(folder.glob("events.out.tfevents.*")):
         with suppress(CacheError, DecodeError):
             for payload in read_records(path):
                 event = _Event.FromString(payload)
+                if event.session_log.status == _START:
+                    found = [earlier for earlier in found if earlier.step < event.step]
                 for value in event.summary.value:
                     if value.tensor.string_val:
-                        yield LoggedBytes(value.tag, event.step, value.tensor.string_val[-1])
+                        found.append(LoggedBytes(value.tag, event.step, value.tensor.string_val[-1]))
+    return found

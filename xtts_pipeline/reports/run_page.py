@@ -93,7 +93,7 @@ def read_run(run: Path) -> RunContent:
         reports=reports,
         summary=summary,
         warnings=warnings,
-        media=list(read_events(run / TENSORBOARD_FOLDER / "media")),
+        media=read_events(run / TENSORBOARD_FOLDER / "media"),
     )
 
 
