@@ -52,6 +52,14 @@ def test_other_languages_go_through(language: str, text: str, spoken: str) -> No
     assert normalize(text, TextConfig(), language) == spoken
 
 
+@pytest.mark.parametrize("dash", ["\u2014", "\u2015"])
+def test_a_dash_that_opens_speech_is_no_minus(dash: str) -> None:
+    written = f"{dash}5 years {dash}$20 or (\u22123){dash} from 1914{dash}1918"
+    spoken = "- five years - twenty dollars or (minus three)- from nineteen fourteen to nineteen eighteen"
+    assert normalize(written, TextConfig(), "en") == spoken
+    assert normalize(f"{dash}5", AS_WRITTEN, "en") == "-5"
+
+
 def test_joiners_stay_where_they_shape_letters_only() -> None:
     assert (
         normalize("a\u200cb \u200c\u0645\u06cc\u200c\u200c\u0631\u0648\u0645\u200c", AS_WRITTEN, "fa")

@@ -28,6 +28,8 @@ JOINERS = "\u200c\u200d"
 JOINED_SCRIPTS = r"\u0600-\u06ff\u0750-\u077f\u08a0-\u08ff\u0900-\u0dff"
 _STRAY_JOINERS = re.compile(rf"(?<![{JOINED_SCRIPTS}])[{JOINERS}]+|[{JOINERS}]+(?![{JOINED_SCRIPTS}{JOINERS}])")
 _SPACES = re.compile(r"\s+")
+# A dash that opens speech or an aside is no minus: —15 años —dijo.
+_DASH_AT_FIGURE = re.compile(r"(?<![^\s(])([\u2014\u2015])(?=[€$£¥]?\d)")
 _ASCII_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 # Old software stored contextual letter shapes. Shapes of single marks are left out: NFKC puts these on a space.
 _SHAPES = {
@@ -86,7 +88,7 @@ def normalize(text: str, config: TextConfig, language: str) -> str:
     Raises TextError if no letter or digit is left.
     """
     primary = primary_language(language)
-    plain = _plain(text, primary)
+    plain = _plain(_DASH_AT_FIGURE.sub(r"\1 ", text) if config.expand else text, primary)
     if config.expand:
         plain = _expand(plain, primary, language)
     if config.lowercase:
