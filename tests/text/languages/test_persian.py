@@ -87,7 +87,7 @@ def test_normalising_twice_changes_nothing_more_and_leaves_no_digit(text: str) -
 
 
 PIECES = [
-    *"۰۱۲۳۴۵۹0159.,:/-+#%٪٫٬&@=×÷±<> ()$€°½²℃م",
+    *"۰۱۲۳۴۵۹0159.,:/-+#%٪٫٬&@=×÷±<> ()$€°½²₂℃م—",
     "ه. ش",
     "ق.م",
     "تلفن ",
@@ -98,6 +98,9 @@ PIECES = [
     " مهر",
     " مرداد ",
     " ماه",
+    "ماه",
+    " تومان",
+    "سال ",
     "km",
     "ین",
     "ام",
@@ -133,6 +136,8 @@ def test_no_figure_is_left_and_reading_twice_changes_nothing_more(pieces: list[s
         "ة",
         "۱/۱/",
         "/۰۰۰",
+        "/۱۱۱",
+        "۱½",
         "۱ـ",
         "تلفن ۱-",
     ],

@@ -64,11 +64,7 @@ _START = r"(?<![\d./٫])"
 _MONTH = "|".join((*_SOLAR_MONTHS, *_GREGORIAN_MONTHS))
 _UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
 _CURRENCY = "".join(_CURRENCIES)
-_ABBREVIATION = re.compile(
-    rf"(?<!\w)({'|'.join(map(re.escape, _ABBREVIATIONS))})\.?(?!\w)".replace(r"\ ", " ?").replace(
-        r"\.?(?!", r"(\.)?(?!"
-    )
-)
+_ABBREVIATION = re.compile(rf"(?<!\w)({'|'.join(map(re.escape, _ABBREVIATIONS))})(\.)?(?!\w)".replace(r"\ ", " ?"))
 _THOUSANDS = re.compile(r"(?<=\d)[,٬،](?=\d{3}(?!\d))")
 _PHONE = re.compile(
     r"(?<![\w.+-])(?:\+\d{1,3}(?:[ -]\d{2,8}){1,4}|\+\d{8,15}|(?:\([0۰]\d{1,3}\) ?|[0۰]\d{1,3}[ -])\d{5,8}"
@@ -77,11 +73,16 @@ _PHONE = re.compile(
 # A telephone number without its area code, a postal code or a number of identity.
 _CODE = re.compile(r"(?<!\w)((?:تلفن|کد[ \u200c]?پستی|کد[ \u200c]?ملی)(?:: ?| ))(\d[\d-]{5,20}\d)(?![\w-])")
 # Prices are grouped by slashes or points: 1/200/000.
-_SLASHED_THOUSANDS = re.compile(r"(?<![\d./٫])[1-9۱-۹]\d{0,2}(?:[./]\d{3})*[./](?:000|۰۰۰)(?![\d/٫]|\.\d)")
+_SLASHED_THOUSANDS = re.compile(
+    r"(?<![\d./٫])[1-9۱-۹]\d{0,2}(?:(?:[./]\d{3})*[./](?:000|۰۰۰)(?![\d/٫]|\.\d)"
+    r"|(?:[./]\d{3}){1,4}(?= ?(?:تومان|ریال)))"
+)
 _SLASHED_CLOCK = re.compile(r"(?<=\bساعت )([01۰۱]?\d|[2۲][0-4۰-۴])[/.]([0-5۰-۵]\d)(?![\d/٫]|\.\d)")
 _FRACTION_OF = re.compile(r"(?<![\d./٫])([1-3۱-۳])/([2-8۲-۸])(?=[ \u200c](?:نهایی|فنجان|قاشق|پیمانه|لیوان|استکان))")
 _DATE = re.compile(r"(?<![\w./-])(\d{1,4})([/.-])(\d{1,2})\2(\d{1,4})(?![\w/-]|\.\d)")
-_DAY_OF_MONTH = re.compile(rf"(?<![\w.:/-])(\d{{1,2}}) ({_MONTH})(?![\w\u200c])(?=( ماه|( [,،]?\d{{2,4}}(?![\d/]))))?")
+_DAY_OF_MONTH = re.compile(
+    rf"(?<![\w.:/-])(\d{{1,2}}) ({_MONTH})(?=([ \u200c]?ماه(?![\w\u200c])| [,،]?\d{{2,4}}(?![\d/]))|(?![\w\u200c]))"
+)
 _CLOCK = re.compile(r"(?<![\w:.])(\d{1,2}):(\d\d)(?::(\d\d))?(?![\w:])")
 _TIMES_TO = re.compile(r"(?<=:\d\d) ?- ?(?=\d{1,2}:\d\d)")
 _RATIO = re.compile(r"(?<![\w:.])(\d{1,4}):(\d{1,4})(?![\w:])")
@@ -100,14 +101,17 @@ _DEGREES = re.compile(r" ?° ?([CF])?(?!\w)|(?<=\d) ?([℃℉])")
 _MEASURE = re.compile(rf"(?<=\d) ?({_UNIT})([²³]?)(?:/({_UNIT}))?(?!\w)")
 _POWER = re.compile(r"(?<=[^\W\d_]) ?([²³])")
 _ORDINAL = re.compile(r"(?<![\w./٫])(\d{1,15})(?:[\u200c ]?اُ?م|\u200c?ُ?م)(ین)?(?![\w\u200c])")
-_YEAR_OF_ERA = re.compile(r"(?<![\w./٫])(\d{3,4}) م(\.)?(?![\w\u200c])")
+# Without a space, 1984م may also be the 1984th.
+_YEAR_OF_ERA = re.compile(
+    r"(?:(?<![\w./٫])(?=\d{3,4} )|(?:(?<=سال )|(?<=\()|(?<=\d{3} تا ))(?=\d{4}م))(\d{3,4}) ?م(\.)?(?![\w\u200c])"
+)
 _PERCENTAGE = re.compile(rf"[%٪] ?({_FIGURE})|{_START}({_FIGURE}) ?[%٪]")
 _DECIMAL = re.compile(r"(?<![\d./٫])(\d+)[./٫]([0۰]*)(\d*)(?![./٫]?\d)")
 _DOTTED = re.compile(r"(?<=\d)[.٫](?=\d)")  # in version numbers, such as 1.2.3
 _SLASHED = re.compile(r"(?<=\d)/(?=\d)|(?<=[^\W_])/(?=[^\W\d_])")
 _PER = re.compile(rf"(?<!\w)({'|'.join(sorted({*_UNITS.values()}, key=len, reverse=True))})/(?=[^\W\d_])")
 _DIGIT_BY_DIGIT = re.compile(rf"(?<!\d)[0۰]\d+|\d{{{MAX_DIGITS + 1},}}")
-_VULGAR = re.compile(f"(\\d ?)?([{''.join(_FRACTIONS)}])")
+_VULGAR = re.compile(f"(?:(?<!\\d)(\\d{{1,{MAX_DIGITS}}}) ?)?([{''.join(_FRACTIONS)}])")
 _SIGN = re.compile(f" ?([{re.escape(''.join(_SIGNS))}])")
 
 
@@ -152,7 +156,7 @@ def _full_stop(match: re.Match[str]) -> str:
 
 
 def _fraction(match: re.Match[str]) -> str:
-    whole = f"{match[1].strip()} {_AND} " if match[1] else ""
+    whole = f"{match[1]} {_AND} " if match[1] else ""
     return set_apart(whole + _FRACTIONS[match[2]], match)
 
 
