@@ -289,7 +289,7 @@ Le 1 000e match et le 10 000e.
 Il mesure 1m80 et joue en 4-4-2.
     il mesure un mètre quatre-vingts et joue en quatre-quatre-deux.
 À 14:30:05, puis à 14:30:00.
-    à quatorze heures trente cinq secondes, puis à quatorze heures trente.
+    à quatorze heures trente minutes cinq secondes, puis à quatorze heures trente.
 À 9,81 m/s², il y en a 10¹².
     à neuf virgule quatre-vingt-un mètres par seconde carrée, il y en a dix puissance douze.
 C'est 10⁻⁶, et 5².
@@ -298,6 +298,20 @@ Ouvert de 20-2h, 8-10 h, 20h30-22h.
     ouvert de vingt à deux heures, huit à dix heures, vingt heures trente à vingt-deux heures.
 5 km3.
     cinq kilomètres cubes.
+—15 ans, dit-elle.
+    - quinze ans, dit-elle.
+Attendez 2 ½ heures.
+    attendez deux heures et demie.
+Le CO₂ du XXᵉ siècle.
+    le co deux du vingtième siècle.
+Le 1ᵉʳ mai, Mᵐᵉ Dupont habite au 2ᵉ étage, nᵒ 5.
+    le premier mai, madame dupont habite au deuxième étage, numéro cinq.
+En 2 h 05 min 30 s.
+    en deux heures cinq minutes trente secondes.
+Ouvert de 9h30 - 12h30, de 9:00 - 18:00.
+    ouvert de neuf heures trente à douze heures trente, de neuf heures à dix-huit heures.
+Le 12/05/2020 - 12:30.
+    le douze mai deux mille vingt - douze heures trente.
 """
 
 

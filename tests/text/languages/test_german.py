@@ -336,6 +336,24 @@ Es sind 9,81 m/s2 und 10⁻⁶ m, also 5².
     es sind neun komma acht eins meter pro quadratsekunde und zehn hoch minus sechs meter, also fünf quadrat.
 5 km3.
     fünf kubikkilometer.
+—15 Jahre, sagte sie.
+    - fünfzehn jahre, sagte sie.
+Nach 1 ½ Stunden, vor 1½ Jahren, also 1½.
+    nach eineinhalb stunden, vor eineinhalb jahren, also eineinhalb.
+Nach 1-2 Wochen, in 1-2 Tagen oder 1 bis 2 h.
+    nach ein bis zwei wochen, in ein bis zwei tagen oder ein bis zwei stunden.
+Der 3-1 Sieg, das 1:1 Unentschieden, ein 3 : 2.
+    der drei zu eins sieg, das eins zu eins unentschieden, ein drei zu zwei.
+Die 1-Zimmer-Wohnung und das Formel-1-Rennen.
+    die ein-zimmer-wohnung und das formel-eins-rennen.
+Ein 3er BMW, ein 5er-Pack und lauter 1er auf dem 8000er.
+    ein dreier bmw, ein fünfer-pack und lauter einser auf dem achttausender.
+Der CO₂-Ausstoß sinkt.
+    der co zwei-ausstoß sinkt.
+Über 1 Million Menschen, auf 1 Mrd. Euro, nach 1 Mio. Jahren.
+    über eine million menschen, auf eine milliarde euro, nach einer million jahren.
+Von 8.30 bis 12.00 Uhr oder zwischen 8.30 und 9 Uhr.
+    von acht uhr dreißig bis zwölf uhr oder zwischen acht uhr dreißig und neun uhr.
 """
 
 

@@ -29,7 +29,27 @@ def test_no_figure_is_left_and_reading_twice_changes_nothing_more(text: str, lan
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(
     "piece",
-    [" 111", ".1", ".111", "'111", ",1", "1", "-1", ":11", "/2", "1. ", " XIV.", "€ 1 - ", "⁶", "1:1", "-11", " m2"],
+    [
+        " 111",
+        ".1",
+        ".111",
+        "'111",
+        ",1",
+        "1",
+        "-1",
+        ":11",
+        "/2",
+        "1. ",
+        " XIV.",
+        "€ 1 - ",
+        "⁶",
+        "1:1",
+        "-11",
+        " m2",
+        " 1º",
+        "1-A-",
+        " ½",
+    ],
 )
 def test_long_texts_take_no_long_time(piece: str, language: str) -> None:
     start = time.thread_time()

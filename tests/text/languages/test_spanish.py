@@ -296,6 +296,20 @@ Juegan un 4-4-2.
     juegan un cuatro-cuatro-dos.
 5 km3.
     cinco kilómetros cúbicos.
+—15 años —dijo, y vinieron —2 hombres— tarde.
+    - quince años -dijo, y vinieron - dos hombres- tarde.
+Espere 1 ½ horas.
+    espere una hora y media.
+Son 200.000 personas, 500 mil mujeres y 1.200.000 casas.
+    son doscientas mil personas, quinientas mil mujeres y un millón doscientas mil casas.
+Son 200.000 t, 300.000 libras, 21 mil casas y 200 mil hombres.
+    son doscientas mil toneladas, trescientas mil libras, veintiún mil casas y doscientos mil hombres.
+El CO₂ sube.
+    el co dos sube.
+Hoy hace 5º, a -5º en Ávila, a 3º bajo cero, y hace 2º de Derecho.
+    hoy hace cinco grados, a menos cinco grados en ávila, a tres grados bajo cero, y hace segundo de derecho.
+Beatriz I, Rocky IV, la Zona II y el Plan I+D crecen.
+    beatriz primera, rocky cuatro, la zona dos y el plan i más d crecen.
 """
 
 

@@ -20,6 +20,8 @@ from xtts_pipeline.text.languages.reading import (
 )
 from xtts_pipeline.text.numbers import set_apart
 
+# Letters of XXᵉ, 1ᵉʳ and Mˡˡᵉ.
+_RAISED_LETTERS = str.maketrans("ᵈᵉᵍⁱˡᵐʳˢᵗ", "degilmrst")
 _FEMININE_NOUNS = word_set(
     "heure minute seconde tonne livre personne fois femme fille page année semaine journée nuit voiture maison ville "
     "partie équipe place étoile pomme bouteille tasse table chambre lettre image ligne pièce école église route "
@@ -39,7 +41,7 @@ _LABELS = (
 # The L of `article L. 121-1` is a letter.
 _LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) (?!(?<=rticle )L(?!\w))({ROMAN})(?!')")
 _ROYAL = re.compile(rf"(?<!\w)([A-ZÀÂÉÈÊÎÔ][a-zàâçéèêëîïôûü]{{2,20}}) ({ROMAN})(?![.']\w)")
-_ROMAN_ORDINAL = re.compile(r"(?<!\w)(?:(I)(er|re|ère)|([IVX]{1,6})(e|ème|ème)s?)(?!\w)")
+_ROMAN_ORDINAL = re.compile(r"(?<!\w)(?:(I)(er|re|ère)|([IVX]{1,6})(e|ème)s?)(?!\w)")
 _ORDINAL = re.compile(
     r"(?<![\w.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3}|\d{1,4})"
     r"(?:(ers?)|(i?[èe]res?|res?)|(nds?|d)|(ndes?|de)|(i?[eè]me?s?|es?))(?!['\w])"
@@ -61,7 +63,7 @@ _MONTHS = (
 _FIRST_OF_MONTH = re.compile(rf"(?<![\w.,/-])1(?= (?:{'|'.join(_MONTHS)})(?!\w))")
 _SHORT_DATE = re.compile(r"(?:(?<=[Ll]e )|(?<=[Dd]u )|(?<=[Aa]u ))(\d{1,2})/(\d{1,2})(?![\w/]|[.,]\d)")
 _TIME_RANGE = re.compile(
-    r"(?<=[\dh:]\d\d)-(?=\d{1,2}[h:]\d\d)|(?<=[hH]\d\d)-(?=\d{1,2} ?[hH])"
+    r"(?<=[\dh:]\d\d)-(?=\d{1,2}[h:]\d\d)|(?<=[h:]\d\d) - (?=\d{1,2}[h:]\d\d)|(?<=[hH]\d\d) ?- ?(?=\d{1,2} ?[hH])"
     r"|(?:(?<=\d)|(?<=\d[hH])|(?<=\d [hH])) ?- ?(?=(?:[01]?\d|2[0-4]) ?[hH](?!\w|/))|(?<=\dh) ?- ?(?=\d{1,2} ?h)"
 )
 _HEIGHT = re.compile(r"(?<![\w.,])(\d) ?m ?(\d\d)(?!\w|[.,]\d)")
@@ -69,6 +71,7 @@ _TIME = re.compile(
     r"(?<![\w:.,/])([01]?\d|2[0-4])(?: ?[hH](?!\w)(?: ?([0-5]\d)(?!\d)(?: ?min(?!\w))?)?"
     r"|[hH]([0-5]\d)(?: ?min)?|:([0-5]\d))(?![\w:])"
 )
+_TIME_IN_SECONDS = re.compile(r"(?<![\w:.,/])([01]?\d|2[0-4]) ?h ?([0-5]?\d) ?min ?([0-5]?\d) ?s(?!\w)")
 _ELIDED = re.compile(r"(?<!\w)([Dd]|[Qq]u)e (?=1 [^\W\d_]{2})")
 _OF_ALL = re.compile(r"(?<!\w)(24) ?h/24(?!\w)|(?<!\w)(7) ?j/7(?!\w)")
 _NOT_NOUNS = word_set("de du des la le les un une et ou à au aux en est sur pour par dans")
@@ -168,9 +171,8 @@ _WORDS = Vocabulary(
         "£": Noun("penny", "pence"), "CHF": Noun("centime", "centimes"),
     },
     half="un demi",
-    half_more="{} et demi",
     fractions={
-        2: Noun("demi", "demis"), 3: Noun("tiers", "tiers"), 4: Noun("quart", "quarts"),
+        3: Noun("tiers", "tiers"), 4: Noun("quart", "quarts"),
         5: Noun("cinquième", "cinquièmes"), 8: Noun("huitième", "huitièmes"),
     },
 )  # fmt: skip
@@ -195,6 +197,7 @@ class French(Reading):
             *self.rules_before_times,
             (_TIME_RANGE, f" {self.words.to} "),
             (TIME_OF_SECONDS, self._time_of_seconds),
+            (_TIME_IN_SECONDS, self._time_of_seconds),
             (_HEIGHT, r"\1 m \2"),
             (_TIME, self._time),
             (SCORE, rf"\1 {self.words.versus} \2"),
@@ -204,6 +207,11 @@ class French(Reading):
     def cardinal(self, number: int, form: str = "numbering") -> str:
         """Return a number in traditional spelling: `vingt et un`."""
         return super().cardinal(number, form).replace("-et-", " et ")
+
+    def expand(self, text: str) -> str:
+        """Return the text without figures, abbreviations and signs."""
+        text = text.replace("nᵒ", "n°").replace("Nᵒ", "N°").replace("ⁿᵈ", "nd")
+        return super().expand(text.translate(_RAISED_LETTERS))
 
     def expand_roman(self, text: str) -> str:
         """Return the text with the numerals of rulers, chapters and centuries in digits."""
@@ -223,6 +231,10 @@ class French(Reading):
             number = self.cardinal(int(whole), f"cardinal-{noun.gender}")
             return f"{number} {noun.one if int(whole) < 2 else noun.many} et demi{end}"
         return f"un{end} demi-{noun.one}"
+
+    def and_a_half(self, whole: int) -> str:
+        """Return `deux et demi`."""
+        return f"{self.cardinal(whole)} et demi"
 
     def noun(self, word: str) -> Noun | None:
         """Return any word that is no function word."""
@@ -259,7 +271,12 @@ class French(Reading):
         return set_apart(f"{said} {self.cardinal(minute, 'cardinal-feminine')}" if minute else said, match)
 
     def _time_of_seconds(self, match: re.Match[str]) -> str:
-        return f"{match[1]} h {match[2]} min" + (f" {int(match[3])} s" if int(match[3]) else "")
+        hours, minutes, seconds = map(int, match.groups())
+        if not seconds:
+            return f"{hours} h {match[2]} min"
+        # With the word for minutes: trente cinq secondes would be 35 of them.
+        parts = [(hours, "heure"), *([(minutes, "minute")] if minutes else []), (seconds, "seconde")]
+        return " ".join(self._counted(number, Noun(word, f"{word}s", FEMININE)) for number, word in parts)
 
     def _phone(self, match: re.Match[str]) -> str:
         code, first, own, rest = match.groups()

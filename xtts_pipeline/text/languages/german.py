@@ -86,6 +86,10 @@ _ORDINAL = re.compile(r"(\d{1,3})\.")
 _DATE = re.compile(r"(?<![\w.,])(\d{1,2})\. ?(\d{1,2})\.(?: ?(\d{4}|\d\d)(?![\d.]\d|\d))?(?!\d)")
 _SLASHED_DATE = re.compile(r"(?<![\w./-])(\d{1,2})([/-])(\d{1,2})\2(\d{4})(?![\w/-])")
 _TIME_RANGE = re.compile(r"(?<=:\d\d)(?: Uhr)? ?- ?(?=\d{1,2}:\d\d)|(?<=\d\.\d\d)(?: Uhr)? ?- ?(?=\d{1,2}\.\d\d Uhr)")
+# Von 8.30 bis 12 Uhr.
+_FIRST_TIME = re.compile(
+    r"(?<![\w:.,])([01]?\d|2[0-4])\.([0-5]\d)(?= (?:bis|und|oder) (?:[01]?\d|2[0-4])(?:\.[0-5]\d)? Uhr(?!\w))"
+)
 _TIME = re.compile(
     r"(?<![\w:.,])(?P<hour>[01]?\d|2[0-4])(?::(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d))?(?: Uhr| ?h(?!\w))?"
     r"|\.(?P<pointed>[0-5]\d) Uhr)(?![\w:])"
@@ -95,6 +99,7 @@ _RESULT = re.compile(
     r"(?:(?<=mit )|(?<=gewann )|(?<=gewannen )|(?<=siegte )|(?<=siegten )|(?<=verlor )|(?<=unterlag )|(?<=endete )"
     r"|(?<=zum )|(?<=beim ))(\d{1,3}):(\d\d)(?!\d|:| Uhr| ?h(?!\w))"
 )
+_SPACED_SCORE = re.compile(r"(?<![\w.,:])(\d{1,3}) : (?=\d{1,3}(?:\.\d{3}){0,2}(?![\w:]|[.,]\d| ?=))")
 _DURATION = re.compile(
     r"(?<![\w:.,])(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d)"
     r"(?:(,\d{1,3})(?![\w:])|(?= (?:Minuten|Min\.?|min|Stunden|Std\.?)(?!\w)))"
@@ -104,7 +109,10 @@ _STREET = re.compile(r"(?<=[a-zäöüß])str\.(?=$| \d| [A-Z])")
 _WHOLE_EUROS = re.compile(r"(?<=\d)(?:,-{1,2}(?!\d)|\.-{1,2}(?= ?(?:€|EUR|CHF|[.,;:!?)]|$)))")
 _PERCENT_JOINED = re.compile(r"(?<![\w.,])(\d{1,6}) ?%(?=ig)")
 _POSTAL_CODE = re.compile(r"(?<=, )\d{5}(?= [A-ZÄÖÜ])")
-_DECADE = re.compile(r"(?<![\w.,])(1[1-9]\d\d|20\d\d|[1-9]\d)(ern?)(?!\w)")
+# Also a 3er BMW, and a summit of the 8000er.
+_DECADE = re.compile(r"(?<![\w.,])([1-9]\d{0,3})(ern?)(?!\w)")
+# Of 1-Zimmer-Wohnung, but not of Formel-1-Rennen.
+_ONE_OF_COMPOUND = re.compile(r"(?<![\w.,-])(?<!Formel )1(?=-[A-ZÄÖÜ][a-zäöüß]{1,20}-[A-ZÄÖÜ])")
 _JOINED = re.compile(r"(?<![\w.,])(\d{1,6})(?:-(?=[a-zäöüß]{3})|(?=(?:mal|fach|jährig|köpfig|stellig)))")
 _TIMES = re.compile(r"(?<![\w.,])(\d{1,6}) ?x(?!\w)")
 _PHONE = re.compile(
@@ -211,9 +219,8 @@ _WORDS = Vocabulary(
         "£": Noun("Penny", "Pence"), "CHF": Noun("Rappen", "Rappen"),
     },
     half="ein halb",
-    half_more="{}einhalb",
     fractions={
-        2: Noun("halb", "halbe"), 3: Noun("Drittel", "Drittel", NEUTER), 4: Noun("Viertel", "Viertel", NEUTER),
+        3: Noun("Drittel", "Drittel", NEUTER), 4: Noun("Viertel", "Viertel", NEUTER),
         5: Noun("Fünftel", "Fünftel", NEUTER), 8: Noun("Achtel", "Achtel", NEUTER),
         10: Noun("Zehntel", "Zehntel", NEUTER),
     },
@@ -234,13 +241,16 @@ class German(Reading):
             (_POSTAL_CODE, self.groups),
             (_WHOLE_EUROS, ""),
             *self.rules_before_times,
+            (_SPACED_SCORE, rf"\1 {self.words.versus} "),
             (_RESULT, rf"\1 {self.words.versus} \2"),
             (_DURATION, lambda match: " ".join(filter(None, match.groups()[:3])) + (match[4] or "")),
             (_TIME_RANGE, " Uhr bis "),
+            (_FIRST_TIME, r"\1:\2"),
             (_TIME, self._time),
             (_DATE, lambda match: self.read_date(match, match[1], match[2], match[3])),
             (_ORDINALS, self._ordinals),
             (_DECADE, lambda match: f"{self.year(match[1])}{match[2]}"),
+            (_ONE_OF_COMPOUND, "ein"),
             (_JOINED, lambda match: self.cardinal(int(match[1]), "cardinal-neuter")),
             (_PERCENT_JOINED, lambda match: f"{self.cardinal(int(match[1]), 'cardinal-neuter')}prozent"),
             (_TIMES, lambda match: f"{self.cardinal(int(match[1]), 'cardinal-neuter')}mal"),
@@ -272,9 +282,13 @@ class German(Reading):
     def half_of(self, whole: str | None, noun: Noun) -> str:
         """Return `eine halbe Stunde` or `zweieinhalb Stunden`; a masculine half in the accusative, the usual case."""
         if whole:
-            return f"{self.cardinal(int(whole), 'cardinal-neuter')}einhalb {noun.many}"
+            return f"{self.and_a_half(int(whole))} {noun.many}"
         articles = {FEMININE: "eine halbe", NEUTER: "ein halbes", MASCULINE: "einen halben"}
         return f"{articles[noun.gender]} {noun.one}"
+
+    def and_a_half(self, whole: int) -> str:
+        """Return `eineinhalb`."""
+        return f"{self.cardinal(whole, 'cardinal-neuter')}einhalb"
 
     def noun(self, word: str) -> Noun | None:
         """Return a capitalised word whose gender is known."""
@@ -292,11 +306,20 @@ class German(Reading):
         # Kapitel 1 Seite 3: a number after a noun is its name. A sentence's first word is often no noun.
         is_name = counted.noun is None and bool(previous) and previous[0][0].isupper() and previous[0][-1].isalnum()
         is_name = is_name and (len(previous) == 2 or previous[0] in _LABELS.split("|"))
-        if number != 1 or is_name or not (is_noun or counted.noun):
+        low, high = counted.match["low"], counted.match["high"]
+        is_range = low == "1" and high not in (None, "0", "1")  # ein bis zwei Tage
+        # Of 3-1 Sieg and 3:1 Sieg.
+        is_score = high is not None or (before[:1] == ["zu"] and before[-1].isdecimal())
+        is_score = is_score and counted.noun is None and not is_range
+        if number != 1 or is_name or is_score or not (is_noun or counted.noun):
             return "numbering"
         gender = counted.noun.gender if counted.noun else _gender(after) or _guessed_gender(after)
         is_time = counted.noun is not None and counted.noun.one == "Uhr"
-        if before and before[0] in _DATIVE and not is_time:
+        # Über eine Million, auf eine Million.
+        is_scale = counted.noun in self.words.scales.values() and before[:1] in (["über"], ["auf"])
+        if is_range:
+            gender = NEUTER
+        elif before and before[0] in _DATIVE and not is_time and not is_scale:
             return "cardinal-r" if gender == FEMININE else "cardinal-m"
         if before and before[0] in _ACCUSATIVE | _TRANSITIVE and gender == MASCULINE and not is_time:
             return "cardinal-n"

@@ -69,7 +69,6 @@ class Vocabulary:
     of: between a million and its unit, by the unit's first letter; "" is any other letter.
     address_signs: the signs in addresses, and `address_endings` those of sites of its countries.
     money: a sum from its words `whole`, `cents` and the name `cent`.
-    half_more: what follows a number, as in two and a half.
     """
 
     language: str
@@ -83,7 +82,6 @@ class Vocabulary:
     power: str
     money: str
     half: str
-    half_more: str
     months: Sequence[str]
     digits: Sequence[str]
     abbreviations: Mapping[str, str]
@@ -153,6 +151,10 @@ class Reading(ABC):
         """Return a half, or a number and a half, with its noun; `whole` is the number in digits."""
 
     @abstractmethod
+    def and_a_half(self, whole: int) -> str:
+        """Return a number and a half that has no noun."""
+
+    @abstractmethod
     def noun(self, word: str) -> Noun | None:
         """Return a word of the text as a noun with its gender, or None if it is no noun."""
 
@@ -176,7 +178,7 @@ class Reading(ABC):
         if re.search("[IVXL]", text):
             text = self.expand_roman(text)
         text = self._number_sign.sub(lambda match: set_apart(f"{self.words.number_signs[match[1]]} ", match), text)
-        text = text.translate(_VULGAR)
+        text = text.translate(_VULGAR).replace("  ", " ")  # 1 ½ h
         if any(map(str.isdecimal, text)):
             text = _ISO_DATE.sub(lambda match: self.read_date(match, match[3], match[2], match[1]), text)
             for pattern, replace in self.rules:
@@ -258,7 +260,7 @@ class Reading(ABC):
         if (above, below) == (1, 2) and noun is not None:
             return self.half_of(whole, noun)
         if (above, below) == (1, 2):
-            words = self.words.half_more.format(self.cardinal(int(whole))) if whole else self.words.half
+            words = self.and_a_half(int(whole)) if whole else self.words.half
             return set_apart(words, match) + word
         if part is None or not 0 < above < below:
             joint = " " if (above, below) == (24, 7) else f" {self.words.slash} "

@@ -33,14 +33,31 @@ _MASCULINE_IN_A = word_set(
 )
 _FEMININE_NOUNS = word_set("noche mujer mano calle clase tarde parte madre llave nave nube fase frase torre vez")
 _FEMININE_ENDINGS = ("a", "ción", "sión", "cion", "sion", "dad", "tad", "tud")
-_QUEENS = word_set("Isabel Juana María Cristina Catalina Ana Sofía Urraca Margarita Victoria Blanca Leonor")
+_QUEENS = word_set(
+    "Isabel Elizabeth Juana María Cristina Catalina Ana Sofía Urraca Margarita Victoria Blanca Leonor Beatriz "
+    "Guillermina Carlota Cleopatra Petronila"
+)
+# A numeral after another name is a cardinal: Rocky IV, Zona II.
+_RULERS = _QUEENS | word_set(
+    "Carlos Felipe Alfonso Fernando Juan Pedro Enrique Sancho Ramiro Ordoño Bermudo García Luis José Francisco Jaime "
+    "Martín Berenguer Abderramán Alhakén Amadeo Recaredo Teobaldo Íñigo Mohamed Hassan Abdalá Solimán Mehmed Murad "
+    "Selim Pío Pablo León Benedicto Gregorio Clemente Inocencio Urbano Alejandro Sixto Julio Adriano Bonifacio "
+    "Celestino Honorio Calixto Eugenio Esteban Silvestre Nicolás Víctor Manuel Humberto Eduardo Jorge Jacobo "
+    "Guillermo Ricardo Roberto Napoleón Hugo Carlomán Otón Conrado Rodolfo Segismundo Maximiliano Leopoldo Federico "
+    "Alberto Balduino Rainiero Augusto Ladislao Casimiro Boleslao Miguel Boris Simeón Iván Constantino Teodosio "
+    "Justiniano Gustavo Cristián Christian Haakon Harald Olaf Erico Darío Jerjes Artajerjes Ciro Nabucodonosor Ramsés "
+    "Seti Tutmosis Amenhotep Amenofis Ptolomeo Tolomeo Filipo Antíoco Seleuco Mitrídates Herodes Sebastián Menelik"
+)
 _NAME = r"(?<!\w)([A-ZÁÉÍÓÚÑ][a-záéíóúüñ]{2,20})"
 _CENTURY = re.compile(rf"(?<!\w)([Ss]iglos?|ss?\.) ?((?:{ROMAN})(?:(?:, | ?- ?| y | al | a )(?:{ROMAN})){{0,5}})")
 _LABELS = (
     "[Cc]apítulo|[Tt]omo|[Aa]cto|[Ll]ibro|[Ee]scena|[Vv]olumen|[Tt]ítulo|[Aa]rtículo|[Ff]ase|[Tt]ipo|[Aa]nexo|[Pp]arte"
 )
+_THOUSANDS_OF = re.compile(r" mil ([^\W\d_]{1,30})")
 _LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) ({ROMAN})(?!')")
 _ROYAL = re.compile(rf"{_NAME} ({ROMAN})")
+# Programa I+D, Marta I. Gil.
+_AFTER_INITIAL = re.compile(r"\+| {1,2}más D(?!\w)|\. [A-ZÁÉÍÓÚÑ]")
 _ROMAN_ORDINAL = re.compile(
     rf"(?<!\w)((?:[Ll]a|[Ee]l|[Dd]el|[Aa]l) )?({ROMAN})"
     r"(?= (?:[A-ZÁÉÍÓÚÑ][a-záéíóúüñ]|(?:edición|aniversario|congreso|centenario|legislatura|dinastía|feria|festival"
@@ -178,9 +195,8 @@ _WORDS = Vocabulary(
         **dict.fromkeys(["$", "USD", "US$"], Noun("centavo", "centavos")), "£": Noun("penique", "peniques"),
     },
     half="un medio",
-    half_more="{} y medio",
     fractions={
-        2: Noun("medio", "medios"), 3: Noun("tercio", "tercios"), 4: Noun("cuarto", "cuartos"),
+        3: Noun("tercio", "tercios"), 4: Noun("cuarto", "cuartos"),
         5: Noun("quinto", "quintos"), 8: Noun("octavo", "octavos"),
     },
 )  # fmt: skip
@@ -210,6 +226,16 @@ class Spanish(Reading):
             (_ORDINAL, self._ordinal),
         )
 
+    def cardinal(self, number: int, form: str = "numbering") -> str:
+        """Return a number in words: `doscientas mil` agrees, but not `veintiún mil` and `doscientos millones`."""
+        millions, below = divmod(number, 1_000_000)
+        thousands, rest = divmod(below, 1000)
+        if form != "cardinal-feminine" or thousands < 200:
+            return super().cardinal(number, form)
+        said = [super().cardinal(millions * 1_000_000)] if millions else []
+        said += [super().cardinal(thousands, form), "mil"]
+        return " ".join([*said, super().cardinal(rest, form)] if rest else said)
+
     def expand_roman(self, text: str) -> str:
         """Return the text with the numerals of rulers, chapters and centuries in words or digits."""
         text = _CENTURY.sub(self._century, text)
@@ -231,6 +257,10 @@ class Spanish(Reading):
             return f"{number} {_PLURAL.sub('', noun.one) if int(whole) == 1 else noun.many} y {half}"
         return f"{half} {noun.one}"
 
+    def and_a_half(self, whole: int) -> str:
+        """Return `dos y medio`."""
+        return f"{self.cardinal(whole)} y medio"
+
     def noun(self, word: str) -> Noun | None:
         """Return any word that is no function word."""
         return None if word.lower() in _NOT_NOUNS else Noun(word, word, _gender(word.lower()))
@@ -250,7 +280,8 @@ class Spanish(Reading):
         if not noun or noun in _NOT_NOUNS or noun in self.words.months:
             return "cardinal-feminine" if article in ("las", "la") and number < 100 else "numbering"
         if noun == "mil":
-            return "cardinal-masculine"
+            of = _THOUSANDS_OF.match(counted.match.string, counted.match.end())
+            return f"cardinal-{_gender(of[1]) if of and number >= 200 else MASCULINE}"
         is_singular = not noun.endswith("s")
         is_name = article in ("el", "número", "capítulo", "página")
         return (
@@ -268,7 +299,11 @@ class Spanish(Reading):
         name, numeral = match[1], match[2]
         if numeral in "XVL" and len(numeral) == 1 and name not in ("Carlos", "Alfonso", "Felipe", "Enrique", "Pío"):
             return match[0]
-        return f"{name} {self._ranked(roman_value(numeral), 'feminine' if name in _QUEENS else 'masculine')}"
+        if name in _RULERS:
+            return f"{name} {self._ranked(roman_value(numeral), 'feminine' if name in _QUEENS else 'masculine')}"
+        is_letter = numeral == "I" and _AFTER_INITIAL.match(match.string, match.end())
+        # Las III Jornadas have an ordinal.
+        return match[0] if is_letter or name.lower() in _NOT_NOUNS else f"{name} {roman_value(numeral)}"
 
     def _ranked(self, number: int, gender: str) -> str:
         """Return the ordinal up to the tenth, and the cardinal from then on."""
@@ -294,7 +329,7 @@ class Spanish(Reading):
         # Hace 30° a la sombra; a -5° en Ávila; a 5° bajo cero; hace 8°.
         is_temperature = noun == "bajo" or " ".join(words_before(match, 1)).lower() in ("-", "hace", "hacía", "hizo")
         is_angle = masculine == "°" and (number > 10 or is_temperature)
-        is_angle = is_angle or (masculine == "º" and number >= 60 and "." not in match[0])
+        is_angle = is_angle or (masculine == "º" and "." not in match[0] and (number >= 60 or _is_warmth(match, noun)))
         if number == 0 or (is_angle and (not noun or noun in _NOT_NOUNS)):
             return match[0].replace("º", "°")
         return set_apart(f"{self.cardinal(number, f'ordinal-{form}')}{'s' if plural else ''}", match)
@@ -323,6 +358,13 @@ class Spanish(Reading):
             return ""
         full_stop = "." if match[0].endswith(".") and match.end() == len(match.string) else ""
         return f" {letter.replace('p', 'pe')} eme{full_stop}"
+
+
+def _is_warmth(match: re.Match[str], noun: str) -> bool:
+    """Return whether `5º` is a temperature: hace 5º en Ávila, -5º, 5º bajo cero; but hace 2º de Bachillerato."""
+    last, is_joined = " ".join(words_before(match, 1)).lower(), match.string[match.start() - 1] != " "
+    is_warmth = last in ("-", "(-") if is_joined else last in ("hace", "hacía") and noun not in ("de", "y")
+    return is_warmth or match.string.startswith(" bajo cero", match.end())
 
 
 def _gender(noun: str) -> str:
