@@ -312,6 +312,10 @@ Ouvert de 9h30 - 12h30, de 9:00 - 18:00.
     ouvert de neuf heures trente à douze heures trente, de neuf heures à dix-huit heures.
 Le 12/05/2020 - 12:30.
     le douze mai deux mille vingt - douze heures trente.
+1 ou 2 fois, 1 petite fille et 1 ou 2 jours, dès le 3 avr. 2020.
+    une ou deux fois, une petite fille et un ou deux jours, dès le trois avril deux mille vingt.
+La 1/2 finale après le 1/8 de finale, la XLIIe.
+    la demi-finale après le huitième de finale, la quarante-deuxième.
 """
 
 

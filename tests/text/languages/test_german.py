@@ -348,12 +348,18 @@ Die 1-Zimmer-Wohnung und das Formel-1-Rennen.
     die ein-zimmer-wohnung und das formel-eins-rennen.
 Ein 3er BMW, ein 5er-Pack und lauter 1er auf dem 8000er.
     ein dreier bmw, ein fünfer-pack und lauter einser auf dem achttausender.
-Der CO₂-Ausstoß sinkt.
-    der co zwei-ausstoß sinkt.
-Über 1 Million Menschen, auf 1 Mrd. Euro, nach 1 Mio. Jahren.
-    über eine million menschen, auf eine milliarde euro, nach einer million jahren.
+Der CO₂-Ausstoß sinkt, von CO₂ 400 ppm auf 10₁₀.
+    der co zwei-ausstoß sinkt, von co zwei vierhundert ppm auf zehn zehn.
+Über 1 Million Menschen, auf über 1 Mrd. Euro, nach über 1 Mio. Jahren.
+    über eine million menschen, auf über eine milliarde euro, nach über einer million jahren.
 Von 8.30 bis 12.00 Uhr oder zwischen 8.30 und 9 Uhr.
     von acht uhr dreißig bis zwölf uhr oder zwischen acht uhr dreißig und neun uhr.
+Ich habe 1 Schwester und komme mit 1 oder 2 Freunden am 3.Mai, u. s. w.
+    ich habe eine schwester und komme mit ein oder zwei freunden am dritten mai, und so weiter.
+Ludwig XIV und Peter II bei den sog. Experten.
+    ludwig der vierzehnte und peter ii bei den sogenannten experten.
+Ein Pass für US-$ 500 und 1/2 Kilo Mehl.
+    ein pass für fünfhundert dollar und ein halbes kilo mehl.
 """
 
 

@@ -310,6 +310,16 @@ Hoy hace 5º, a -5º en Ávila, a 3º bajo cero, y hace 2º de Derecho.
     hoy hace cinco grados, a menos cinco grados en ávila, a tres grados bajo cero, y hace segundo de derecho.
 Beatriz I, Rocky IV, la Zona II y el Plan I+D crecen.
     beatriz primera, rocky cuatro, la zona dos y el plan i más d crecen.
+Entre 200.000 y 300 mil personas, entre 21 mil y 31 mil casas.
+    entre doscientas mil y trescientas mil personas, entre veintiún mil y treinta y un mil casas.
+Son 200 o 300 veces, y 1 o 2 a la vez.
+    son doscientas o trescientas veces, y uno o dos a la vez.
+Cuesta 20,01 €, son 2/3 partes de 1 ha de tierra.
+    cuesta veinte euros con un céntimo, son dos terceras partes de una hectárea de tierra.
+Vive en el 3º B, va a 3.º ESO y sale a las 8:30 P.M. del nro. 5.
+    vive en el tercero b, va a tercero eso y sale a las ocho y media pe eme del número cinco.
+Hay 200 fotos, 200 imágenes y 200 luces, 1 agua, 1 o 2 casas y 1 o 2 días.
+    hay doscientas fotos, doscientas imágenes y doscientas luces, un agua, una o dos casas y uno o dos días.
 """
 
 

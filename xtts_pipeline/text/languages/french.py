@@ -22,11 +22,12 @@ from xtts_pipeline.text.numbers import set_apart
 
 # Letters of XXᵉ, 1ᵉʳ and Mˡˡᵉ.
 _RAISED_LETTERS = str.maketrans("ᵈᵉᵍⁱˡᵐʳˢᵗ", "degilmrst")
+# And a few adjectives that stand before a noun.
 _FEMININE_NOUNS = word_set(
     "heure minute seconde tonne livre personne fois femme fille page année semaine journée nuit voiture maison ville "
     "partie équipe place étoile pomme bouteille tasse table chambre lettre image ligne pièce école église route "
     "rue chose idée piste marche couleur carte photo victoire défaite médaille course étape "
-    "sœur mère tante cousine amie voix pinte dose"
+    "sœur mère tante cousine amie voix pinte dose cuillère tranche gousse feuille boîte petite grande seule belle bonne"
 )
 _FEMININE_ENDINGS = ("tion", "sion", "ette", "ance", "ée", "ité", "euse", "trice")
 _MASCULINE_NOUNS = word_set("musée lycée trophée silence comité")
@@ -41,7 +42,7 @@ _LABELS = (
 # The L of `article L. 121-1` is a letter.
 _LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) (?!(?<=rticle )L(?!\w))({ROMAN})(?!')")
 _ROYAL = re.compile(rf"(?<!\w)([A-ZÀÂÉÈÊÎÔ][a-zàâçéèêëîïôûü]{{2,20}}) ({ROMAN})(?![.']\w)")
-_ROMAN_ORDINAL = re.compile(r"(?<!\w)(?:(I)(er|re|ère)|([IVX]{1,6})(e|ème)s?)(?!\w)")
+_ROMAN_ORDINAL = re.compile(r"(?<!\w)(?:(I)(er|re|ère)|([IVX][IVXL]{0,8})(e|ème)s?)(?!\w)")
 _ORDINAL = re.compile(
     r"(?<![\w.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3}|\d{1,4})"
     r"(?:(ers?)|(i?[èe]res?|res?)|(nds?|d)|(ndes?|de)|(i?[eè]me?s?|es?))(?!['\w])"
@@ -72,6 +73,9 @@ _TIME = re.compile(
     r"|[hH]([0-5]\d)(?: ?min)?|:([0-5]\d))(?![\w:])"
 )
 _TIME_IN_SECONDS = re.compile(r"(?<![\w:.,/])([01]?\d|2[0-4]) ?h ?([0-5]?\d) ?min ?([0-5]?\d) ?s(?!\w)")
+_FINALS = re.compile(r"(?<![\w/.,:-])1/(?:2 (?=finales?(?!\w))|4 (?=de finale)|8 (?=de finale))")
+_FINALS_SAID = {"1/2 ": "demi-", "1/4 ": "quart ", "1/8 ": "huitième "}
+_ONE_OR_TWO = re.compile(r"(?<![\w.,])1(?= ou 2 ([^\W\d_]{1,30}))")
 _ELIDED = re.compile(r"(?<!\w)([Dd]|[Qq]u)e (?=1 [^\W\d_]{2})")
 _OF_ALL = re.compile(r"(?<!\w)(24) ?h/24(?!\w)|(?<!\w)(7) ?j/7(?!\w)")
 _NOT_NOUNS = word_set("de du des la le les un une et ou à au aux en est sur pour par dans")
@@ -104,7 +108,7 @@ _WORDS = Vocabulary(
         "Tél.": "téléphone", "Bd": "boulevard", "bd.": "boulevard", "av.": "avenue",
         "cf.": "confer", "Cie": "compagnie", "max.": "maximum", "min.": "minimum",
         "éd.": "édition", "s.v.p.": "s'il vous plaît", "janv.": "janvier", "févr.": "février", "juil.": "juillet",
-        "oct.": "octobre", "nov.": "novembre", "déc.": "décembre",
+        "fév.": "février", "avr.": "avril", "oct.": "octobre", "nov.": "novembre", "déc.": "décembre",
     },
     number_abbreviations={
         "n°": "numéro", "nº": "numéro", "no": "numéro", "n°s": "numéros",
@@ -187,11 +191,13 @@ class French(Reading):
     def rules(self) -> Iterable[Rule]:
         """Return the rules of dates, times, ordinals and telephone numbers."""
         return (
+            (_FINALS, lambda match: _FINALS_SAID[match[0]]),
             (DATE, lambda match: self.read_date(match, match[1], match[3], match[4])),
             (_SHORT_DATE, lambda match: self.read_date(match, match[1], match[2], None)),
             (_PHONE, self._phone),
             (_EUROS_CENTS, r",\1 €"),
             (_OF_ALL, lambda match: "24 heures sur 24" if match[1] else "7 jours sur 7"),
+            (_ONE_OR_TWO, lambda match: "une" if _gender(match[1]) == FEMININE else match[0]),
             (_ELIDED, lambda match: f"{match[1]}'"),
             (_FIRST_OF_MONTH, "premier"),
             *self.rules_before_times,

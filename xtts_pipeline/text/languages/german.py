@@ -37,7 +37,8 @@ _TRANSITIVE = word_set("habe hast hat haben hatte hatten brauche braucht brauche
 _WEEKDAYS = word_set("montag dienstag mittwoch donnerstag freitag samstag sonnabend sonntag")
 _FEMININE_NOUNS = word_set(
     "Frau Stunde Minute Sekunde Woche Person Seite Stadt Meile Note Auflage Liga Klasse Runde Etage Hälfte Symphonie "
-    "Sinfonie Ausgabe Reihe Folge Stufe Staffel Nacht Welle Schicht Straße Flasche Tasse Katze Frage Antwort Halbzeit"
+    "Sinfonie Ausgabe Reihe Folge Stufe Staffel Nacht Welle Schicht Straße Flasche Tasse Katze Frage Antwort Halbzeit "
+    "Tochter Schwester Mutter Tür Bank"
 )
 _MASCULINE_NOUNS = word_set(
     "Weltkrieg Bruder Sohn Vater Mann Hund Liter Meter Kilometer Platz Stock Tag Monat Preis Teil Band Akt Satz "
@@ -46,7 +47,7 @@ _MASCULINE_NOUNS = word_set(
 )
 _NEUTER_NOUNS = word_set(
     "Kapitel Mal Jahr Jahrhundert Jahrtausend Kind Tor Haus Buch Quartal Semester Viertel Drittel Stockwerk "
-    "Obergeschoss Gebot Leben Spiel Treffen Bier Auto Zimmer Prozent"
+    "Obergeschoss Gebot Leben Spiel Treffen Bier Auto Zimmer Prozent Kilo Pfund"
 )
 _NOUN_GENDERS = {
     **dict.fromkeys(_FEMININE_NOUNS, FEMININE),
@@ -76,7 +77,7 @@ _YEAR_CUES = word_set(
 _NAME = r"(?<!\w)(?P<name>[A-ZÄÖÜ][a-zäöüß]{2,20}) "
 _LABELS = "Kapitel|Seite|Nummer|Band|Teil|Akt|Abschnitt|Artikel|Stufe|Typ|Klasse|Buch|Szene|Tafel|Anhang|Phase|Hartz"
 _LABELLED_ROMAN = re.compile(rf"(?<!\w)(?P<label>{_LABELS}) (?P<roman>{ROMAN})(?!\.\w)")
-_ROYAL = re.compile(rf"{_NAME}(?P<roman>{ROMAN})\.")
+_ROYAL = re.compile(rf"{_NAME}(?P<roman>{ROMAN})(?P<point>\.)?")
 _ROMAN_ORDINAL = re.compile(rf"(?<!\w)(?P<roman>{ROMAN})\.(?= [A-ZÄÖÜ][a-zäöü])")
 _ORDINALS = re.compile(
     r"(?<![\w.,])(?<!\d:)(?P<list>\d{1,3}\.(?:(?:, ?| ?- ?|/| und | oder | bis )\d{1,3}\.){0,5})"
@@ -123,6 +124,11 @@ _PHONE = re.compile(
 _LEAST_PHONE_DIGITS = 7
 # The S. of § 5 Abs. 1 S. 2 is no page.
 _SENTENCE_OF_LAW = re.compile(r"(?:(?<=Abs\. \d)|(?<=Abs\. \d\d)) S\.(?= \d)")
+_SO_CALLED = re.compile(r"(?<=\b[dD]e[mns] )sog\.(?= )")
+_JOINED_MONTH = re.compile(
+    r"(?<=\d\.)(?=(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
+)
+_OR_MORE = re.compile(r" oder \d{1,4} [A-ZÄÖÜ]")
 _FRAU = re.compile(r"(?<![\w.])Fr\.(?= [A-ZÄÖÜ][a-zäöüß]{2})")
 
 
@@ -155,6 +161,7 @@ _WORDS = Vocabulary(
         "Hbf.": "Hauptbahnhof", "Hbf": "Hauptbahnhof", "Jan.": "Januar", "Feb.": "Februar", "Aug.": "August",
         "Sept.": "September", "Okt.": "Oktober", "Nov.": "November", "Dez.": "Dezember",
         "MwSt.": "Mehrwertsteuer", "bzgl.": "bezüglich", "u. v. m.": "und vieles mehr",
+        "u. s. w.": "und so weiter",
         "e. V.": "eingetragener Verein", "o. g.": "oben genannt",
         "o. Ä.": "oder Ähnliches", "u. Ä.": "und Ähnliches", "08/15": "nullachtfünfzehn",
     },
@@ -163,7 +170,7 @@ _WORDS = Vocabulary(
         "Ziff.": "Ziffer",
     },
     abbreviations_in_context={"Jan.": r"(?<=\d\. )Jan\.|Jan\.(?= ?\d)", "max.": r"max\.(?= ?\d)"},
-    ending_abbreviations=frozenset(["usw.", "usf.", "etc.", "u.v.m.", "e.V."]),
+    ending_abbreviations=frozenset(["usw.", "usf.", "etc.", "u.v.m.", "u.s.w.", "e.V."]),
     signs={
         "&": "und", "+": "plus", "=": "gleich", "%": "Prozent", "‰": "Promille", "@": "at", "§": "Paragraf",
         "€": "Euro", "$": "Dollar", "£": "Pfund", "°": "Grad", "×": "mal", "÷": "geteilt durch", "²": "Quadrat",
@@ -210,12 +217,13 @@ _WORDS = Vocabulary(
         "dB": Noun("Dezibel", "Dezibel", NEUTER), "PS": Noun("PS", "PS", NEUTER),
     },
     currencies={
-        **dict.fromkeys(["€", "EUR", "Euro"], Noun("Euro", "Euro")), "$": Noun("Dollar", "Dollar"),
-        "USD": Noun("Dollar", "Dollar"), "£": Noun("Pfund", "Pfund", NEUTER), "¥": Noun("Yen", "Yen"),
+        **dict.fromkeys(["€", "EUR", "Euro"], Noun("Euro", "Euro")),
+        **dict.fromkeys(["$", "USD", "US$", "US-$"], Noun("Dollar", "Dollar")),
+        "£": Noun("Pfund", "Pfund", NEUTER), "¥": Noun("Yen", "Yen"),
         "CHF": Noun("Franken", "Franken"), "ct": Noun("Cent", "Cent"),
     },
     cents={
-        **dict.fromkeys(["€", "EUR", "Euro", "$", "USD"], Noun("Cent", "Cent")),
+        **dict.fromkeys(["€", "EUR", "Euro", "$", "USD", "US$", "US-$"], Noun("Cent", "Cent")),
         "£": Noun("Penny", "Pence"), "CHF": Noun("Rappen", "Rappen"),
     },
     half="ein halb",
@@ -265,6 +273,7 @@ class German(Reading):
 
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
+        text = _JOINED_MONTH.sub(" ", _SO_CALLED.sub("sogenannten", text))
         return super().expand(_SENTENCE_OF_LAW.sub(" Satz", _FRAU.sub("Frau", _STREET.sub("straße", text))))
 
     def decimals(self, figure: str) -> str:
@@ -307,16 +316,18 @@ class German(Reading):
         is_name = counted.noun is None and bool(previous) and previous[0][0].isupper() and previous[0][-1].isalnum()
         is_name = is_name and (len(previous) == 2 or previous[0] in _LABELS.split("|"))
         low, high = counted.match["low"], counted.match["high"]
-        is_range = low == "1" and high not in (None, "0", "1")  # ein bis zwei Tage
+        # Ein bis zwei Tage, ein oder zwei Tage.
+        is_either = _OR_MORE.match(counted.match.string, counted.match.end()) is not None
+        is_range = low == "1" and (is_either or high not in (None, "0", "1"))
         # Of 3-1 Sieg and 3:1 Sieg.
         is_score = high is not None or (before[:1] == ["zu"] and before[-1].isdecimal())
         is_score = is_score and counted.noun is None and not is_range
-        if number != 1 or is_name or is_score or not (is_noun or counted.noun):
+        if number != 1 or is_name or is_score or not (is_noun or is_either or counted.noun):
             return "numbering"
         gender = counted.noun.gender if counted.noun else _gender(after) or _guessed_gender(after)
         is_time = counted.noun is not None and counted.noun.one == "Uhr"
-        # Über eine Million, auf eine Million.
-        is_scale = counted.noun in self.words.scales.values() and before[:1] in (["über"], ["auf"])
+        # Über eine Million, auf über eine Million; but seit über einer Million.
+        is_scale = counted.noun in self.words.scales.values() and not set(before) & (_DATIVE - {"über", "auf"})
         if is_range:
             gender = NEUTER
         elif before and before[0] in _DATIVE and not is_time and not is_scale:
@@ -329,9 +340,11 @@ class German(Reading):
         """Return `Ludwig der Vierzehnte`, in the case that the words before ask for."""
         name, number = match["name"], roman_value(match["roman"])
         is_ruler = name in _RULERS or name.removesuffix("s") in _RULERS
-        if not is_ruler and (
-            len(match["roman"]) == 1 or name in _NOUN_GENDERS or name.lower() in _ENDING_N | _ENDING_E | _THE
-        ):
+        is_letter = len(match["roman"]) == 1
+        is_word = name in _NOUN_GENDERS or name.lower() in _ENDING_N | _ENDING_E | _THE
+        # Without its point, only a long numeral after a ruler's name is certain: Ludwig XIV regierte.
+        is_certain = is_ruler or not (is_letter or is_word) if match["point"] else is_ruler and not is_letter
+        if not is_certain:
             return match[0]
         before = [word.lower() for word in words_before(match, 2)]
         ordinal = spell(number, "de", "ordinal")
@@ -346,7 +359,7 @@ class German(Reading):
             words = f"des {ordinal}n"
         else:
             words = f"{'die' if is_queen else 'der'} {ordinal}"
-        return f"{name} {words}{'.' if match.end() == len(match.string) else ''}"
+        return f"{name} {words}{'.' if match['point'] and match.end() == len(match.string) else ''}"
 
     def _roman_ordinal(self, match: re.Match[str]) -> str:
         """Return `1.` for `I.`; one letter without an article or a known noun is an initial: `I. Kant`."""

@@ -7,7 +7,7 @@ so the time is linear in the length of the text.
 import re
 from collections.abc import Callable
 
-from xtts_pipeline.text.languages.powers import write_powers
+from xtts_pipeline.text.languages.powers import read_low_digits, write_powers
 from xtts_pipeline.text.numbers import MAX_DIGITS, expand_numbers, set_apart
 
 _HEH, _HAMZA_ABOVE = "\u0647", "\u0654"
@@ -131,7 +131,7 @@ def expand_persian(text: str) -> str:
     A number with a leading zero, such as a telephone number, is read digit by digit.
     """
     text = _ABBREVIATION.sub(_abbreviation, write_powers(text, _TO_THE_POWER, _MINUS))
-    text = _VULGAR.sub(_fraction, text)
+    text = read_low_digits(_VULGAR.sub(_fraction, text), lambda number: expand_numbers(str(number), "fa"))
     if any(map(str.isdecimal, text)):
         for pattern, read in _RULES:
             text = pattern.sub(read, text)

@@ -1,6 +1,7 @@
-"""Write powers, square units and low digits so that the languages' rules read them."""
+"""Write powers and square units so that the languages' rules read them."""
 
 import re
+from collections.abc import Callable
 
 from xtts_pipeline.text.numbers import set_apart
 
@@ -9,11 +10,12 @@ _RAISED = {"2": "\u00b2", "3": "\u00b3"}
 # One raised 2 or 3 is a square or a cube, with words of its own.
 _POWER = re.compile(r"(?<=\d)(⁻?[⁰¹²³⁴-⁹]{2,}|⁻[⁰¹²³⁴-⁹]|[⁴-⁹](?!\w))")
 _PLAIN = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_LOW_DIGITS = re.compile("[₀-₉]{1,15}")
 _LOW = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 
 
 def write_powers(text: str, power: str, minus: str) -> str:
-    """Return the text with `m2` and `km3` after a number as `m²` and `km³`, and with exponents and `CO₂` in figures.
+    """Return the text with `m2` and `km3` after a number as `m²` and `km³`, and with exponents in figures.
 
     `power` is said between a number and its exponent, and `minus` before a negative one.
     """
@@ -23,4 +25,9 @@ def write_powers(text: str, power: str, minus: str) -> str:
         return set_apart(f"{power} {exponent}", match)
 
     text = _TYPED_UNIT.sub(lambda match: f"{match[1]}{match[2] or match[4]}{_RAISED[match[3] or match[5]]}", text)
-    return _POWER.sub(in_figures, text).translate(_LOW)
+    return _POWER.sub(in_figures, text)
+
+
+def read_low_digits(text: str, spell: Callable[[int], str]) -> str:
+    """Return the text with the low digits of formulas such as `CO₂` in words: CO2 500 would be read as 2,500."""
+    return _LOW_DIGITS.sub(lambda match: set_apart(spell(int(match[0].translate(_LOW))), match), text)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from xtts_pipeline.text.languages.addresses import address_reader
-from xtts_pipeline.text.languages.powers import write_powers
+from xtts_pipeline.text.languages.powers import read_low_digits, write_powers
 from xtts_pipeline.text.numbers import MAX_DIGITS, plain_digits, set_apart, spell
 
 Rule = tuple[re.Pattern[str], Callable[[re.Match[str]], str] | str]
@@ -172,7 +172,8 @@ class Reading(ABC):
 
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
-        text = self._read_addresses(write_powers(text, self.words.power, self.words.minus))
+        text = write_powers(text, self.words.power, self.words.minus)
+        text = self._read_addresses(read_low_digits(text, self.cardinal))
         text = self._number_abbreviation.sub(lambda match: f"{self._number_words[match[1]]} ", text)
         text = self._abbreviation.sub(self._abbreviated, text)
         if re.search("[IVXL]", text):
@@ -328,7 +329,8 @@ class Reading(ABC):
         # Without its name after it, the number of cents agrees with nothing.
         form = f"cardinal-{cent.gender}" if "{cent}" in self.words.money else "numbering"
         cents = self.cardinal(int(decimals), form)
-        return self.words.money.format(whole=self._counted(int(whole), unit), cents=cents, cent=cent.many)
+        name = cent.one if int(decimals) == 1 else cent.many
+        return self.words.money.format(whole=self._counted(int(whole), unit), cents=cents, cent=name)
 
     def _of(self, unit: Noun) -> str:
         return self.words.of.get(unit.many[0].lower(), self.words.of[""])

@@ -31,7 +31,12 @@ _MASCULINE_IN_A = word_set(
     "día mapa problema programa sistema tema idioma planeta poeta clima drama poema síntoma gramo kilograma "
     "telegrama atleta futbolista artista turista deportista periodista guardia policía"
 )
-_FEMININE_NOUNS = word_set("noche mujer mano calle clase tarde parte madre llave nave nube fase frase torre vez")
+_FEMININE_NOUNS = word_set(
+    "noche mujer mano calle clase tarde parte madre llave nave nube fase frase torre vez foto moto flor luz imagen "
+    "imágen voz cruz raíz señal red pared sede base serie especie fuente muerte cumbre"
+)
+# Feminine, but un agua.
+_FEMININE_WITH_UN = word_set("agua águila alma área arma aula ala hacha acta arpa ancla hada")
 _FEMININE_ENDINGS = ("a", "ción", "sión", "cion", "sion", "dad", "tad", "tud")
 _QUEENS = word_set(
     "Isabel Elizabeth Juana María Cristina Catalina Ana Sofía Urraca Margarita Victoria Blanca Leonor Beatriz "
@@ -67,6 +72,7 @@ _ORDINAL = re.compile(
     r"(?<![\w.,])(\d{1,4})\.?(?:((?:[ºo°]|ro|do|to|vo|mo|no)(?!\w| ?C(?!\w)))"
     r"|(ª|(?:e?r|d|t|v|m|n)?a(?!\w))|((?:er|r)(?!\w)))(\s?s(?!\w))?"
 )
+_LETTER_AFTER = re.compile(r" (?:[A-Z]|ESO)(?!\w|\.\w)")
 _MONTHS = (
     "enero",
     "febrero",
@@ -82,7 +88,7 @@ _MONTHS = (
     "diciembre",
 )
 _SHORT_DATE = re.compile(r"(?:(?<=[Ee]l )|(?<=[Dd]el )|(?<=[Aa]l ))(\d{1,2})/(\d{1,2})(?![\w/]|[.,]\d)")
-_HALF_OF_DAY = r"(?: ?([ap])\. ?m\.?| ?([ap])m)"
+_HALF_OF_DAY = r"(?: ?([ap](?=\. ?m)|[AP](?=\.M))\. ?[mM]\.?| ?([ap](?=m)|[AP](?=M))[mM])"
 _TIME_RANGE = re.compile(r"(?<=:\d\d) ?- ?(?=\d{1,2}:\d\d)")
 _TIME = re.compile(
     rf"(?<![\w:.,])([01]?\d|2[0-4])(?:[:.]([0-5]\d)(?: ?(h|hs|hrs|horas)(?!\w))|:([0-5]\d)(?!:))"
@@ -94,6 +100,9 @@ _POINTED_TIME = re.compile(
 _HOUR = re.compile(rf"(?<![\w:.,])(1[0-2]|0?[1-9]){_HALF_OF_DAY}(?!\w)")
 # `ha` is also a verb: ha llegado.
 _HECTARES = re.compile(r"(?<=\d) ?ha(?= de |[.,;:!?)]|$)")
+_ONE_HECTARE = re.compile(r"(?<=1)(?<![\d.,]1) ?ha(?= de |[.,;:!?)]|$)")
+_SECOND = re.compile(r" (?:mil )?([oy]) \d[\d.]{0,14} (?:mil )?([^\W\d_]{1,30}s)(?!\w)")
+_PARTS = re.compile(r"(?<![\w/.,:-])(?<!\d )(\d)/([3-9]|10)(?= partes?(?!\w))")
 _DON = re.compile(r"(?<![\w.])D\.(?= [A-ZÁÉÍÓÚ][a-záéíóúñ]{2})")
 _PLURAL = re.compile(r"(?<=[ao])s$|(?<=s)es$")
 _AND_I = re.compile(r" ?& ?(?=[Hh]?[IiÍí])")
@@ -137,7 +146,7 @@ _WORDS = Vocabulary(
         "Ing.": "ingeniero", "Lic.": "licenciado",
     },
     number_abbreviations={
-        "núm.": "número", "n.º": "número", "nº": "número",
+        "núm.": "número", "n.º": "número", "nº": "número", "nro.": "número",
         "n.°": "número", "n°": "número", "pág.": "página", "págs.": "páginas", "p.": "página", "pp.": "páginas",
         "cap.": "capítulo", "art.": "artículo", "vol.": "volumen", "fig.": "figura",
     },
@@ -224,6 +233,7 @@ class Spanish(Reading):
             (SCORE, rf"\1 {self.words.versus} \2"),
             (_EUROS_CENTS, ","),
             (_ORDINAL, self._ordinal),
+            (_PARTS, self._parts),
         )
 
     def cardinal(self, number: int, form: str = "numbering") -> str:
@@ -267,7 +277,8 @@ class Spanish(Reading):
 
     def expand(self, text: str) -> str:
         """Return the text without figures, abbreviations and signs."""
-        return super().expand(_AND_I.sub(" e ", _DON.sub("don", _HECTARES.sub(" hectáreas", text))))
+        text = _HECTARES.sub(" hectáreas", _ONE_HECTARE.sub(" hectárea", text))
+        return super().expand(_AND_I.sub(" e ", _DON.sub("don", text)))
 
     def form(self, counted: Counted) -> str:
         """Return the form that agrees with the unit or noun after the number, or with the article before it."""
@@ -277,11 +288,15 @@ class Spanish(Reading):
             # A percentage keeps `uno`.
             return "numbering" if counted.noun.one.startswith("por ") else f"cardinal-{counted.noun.gender}"
         article = counted.before[0] if counted.before else ""
+        if _is_first_of_feminine(counted):
+            return "cardinal-feminine"
         if not noun or noun in _NOT_NOUNS or noun in self.words.months:
             return "cardinal-feminine" if article in ("las", "la") and number < 100 else "numbering"
         if noun == "mil":
             of = _THOUSANDS_OF.match(counted.match.string, counted.match.end())
             return f"cardinal-{_gender(of[1]) if of and number >= 200 else MASCULINE}"
+        if number == 1 and noun in _FEMININE_WITH_UN:
+            return "cardinal-masculine"
         is_singular = not noun.endswith("s")
         is_name = article in ("el", "número", "capítulo", "página")
         return (
@@ -319,7 +334,8 @@ class Spanish(Reading):
 
     def _ordinal(self, match: re.Match[str]) -> str:
         number, masculine, feminine, short, plural = int(match[1]), *match.groups()[1:]
-        noun = word_after(match).lower()
+        # A class or a door is no noun: tercero B.
+        noun = "" if _LETTER_AFTER.match(match.string, match.end()) else word_after(match).lower()
         if feminine:
             form = "feminine"
         elif short or (masculine and noun and noun not in _NOT_NOUNS and noun not in self.words.months):
@@ -333,6 +349,14 @@ class Spanish(Reading):
         if number == 0 or (is_angle and (not noun or noun in _NOT_NOUNS)):
             return match[0].replace("º", "°")
         return set_apart(f"{self.cardinal(number, f'ordinal-{form}')}{'s' if plural else ''}", match)
+
+    def _parts(self, match: re.Match[str]) -> str:
+        """Return `dos terceras` of two thirds with their parts."""
+        above = int(match[1])
+        if not 0 < above < int(match[2]):
+            return match[0]
+        ordinal = self.cardinal(int(match[2]), "ordinal-feminine")
+        return f"{self.cardinal(above, 'cardinal-feminine')} {ordinal}{'s' if above > 1 else ''}"
 
     def _time(self, match: re.Match[str]) -> str:
         hour, minute, with_hours = int(match[1]), int(match[2] or match[4]), match[3]
@@ -357,7 +381,15 @@ class Spanish(Reading):
         if not letter:
             return ""
         full_stop = "." if match[0].endswith(".") and match.end() == len(match.string) else ""
-        return f" {letter.replace('p', 'pe')} eme{full_stop}"
+        return f" {letter.lower().replace('p', 'pe')} eme{full_stop}"
+
+
+def _is_first_of_feminine(counted: Counted) -> bool:
+    """Return whether a feminine noun comes after a second number: `entre 200 y 300 personas`, `1 o 2 veces`."""
+    second = _SECOND.match(counted.match.string, counted.match.end())
+    if second is None or second[2] in _NOT_NOUNS or (second[1] == "y" and counted.before[:1] != ["entre"]):
+        return False
+    return _gender(second[2]) == FEMININE and (counted.word_after != "mil" or counted.number >= 200)
 
 
 def _is_warmth(match: re.Match[str], noun: str) -> bool:
