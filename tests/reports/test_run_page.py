@@ -90,6 +90,14 @@ def test_the_page_has_the_figures_of_each_split_and_the_spoken_sentences(run: Pa
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
 
 
+def test_the_page_of_the_current_folder_has_the_name_of_the_run(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(run)
+    page = write_run_page(read_run(Path()), tmp_path).read_text(encoding="utf-8")
+    assert "<title>Run run</title>" in page
+
+
 def test_the_page_says_what_made_the_sounds(run: Path, tmp_path: Path):
     content, pages = read_run(run), {}
     for network in ("acoustic", "vocoder"):

@@ -32,6 +32,7 @@ from xtts_pipeline.reports.page import (
     write_page,
 )
 from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.storage import own_name
 from xtts_pipeline.system.strict_json import Natural, first_problem
 from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, TENSORBOARD_FOLDER
@@ -119,7 +120,7 @@ def _read_reports(path: Path) -> list[dict[str, Any]]:
 def write_run_page(content: RunContent, output: Path) -> Path:
     """Write the page into an empty folder, and the sounds beside it; return the page's file."""
     (output / SOUNDS_FOLDER).mkdir()
-    title = f"Run {content.run.name}"
+    title = f"Run {own_name(content.run)}"
     version = ", ".join(f"{name} {found}" for name, found in content.versions.items())
     settings = content.config.model_dump_json(indent=1)
     body = [

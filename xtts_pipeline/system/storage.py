@@ -176,6 +176,11 @@ def real_path(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
+def own_name(path: Path) -> str:
+    """Return the name of a local file or folder: a link has a name of its own, `.` and `..` have that of the folder."""
+    return path.name if path.name.strip(".") else real_path(path).name
+
+
 def is_within(path: Path, folder: Path) -> bool:
     """Return whether a path is a folder or lies below it, links followed."""
     if is_stored(path) or is_stored(folder):

@@ -43,7 +43,7 @@ from xtts_pipeline.inference.export.model_card import REPORT_NAME
 from xtts_pipeline.inference.vocoders import choose_vocoder
 from xtts_pipeline.reports.evaluation import page
 from xtts_pipeline.reports.page import PAGE_NAME
-from xtts_pipeline.system.storage import check_apart
+from xtts_pipeline.system.storage import check_apart, own_name
 from xtts_pipeline.system.terminal import counted, duration_text, echo_line, join_lines
 from xtts_pipeline.text.fallback import TextChanges
 from xtts_pipeline.training.checkpoints.run_folder import GRIFFIN_LIM
@@ -307,7 +307,7 @@ def evaluate_run(
 
 
 def _write_report(report: EvaluationReport, audio: AudioConfig, folder: Path) -> None:
-    title = f"Evaluation of {report.run.name} at step {report.step}"
+    title = f"Evaluation of {own_name(report.run)} at step {report.step}"
     contents = {
         ROWS_NAME: "".join(f"{show_value(utterance.to_json())}\n" for utterance in report.utterances),
         PAGE_NAME: page(title, report.to_text(), report.utterances, audio),

@@ -17,6 +17,7 @@ from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.serving.listening import listen
 from xtts_pipeline.system.installation import require_extra
 from xtts_pipeline.system.regular_files import read_regular_file
+from xtts_pipeline.system.storage import own_name
 
 MODULES = ("prometheus_client", "starlette", "uvicorn", "wyoming")
 MIN_TOKEN_CHARACTERS, MAX_TOKEN_BYTES = 16, 4_096
@@ -33,9 +34,7 @@ class NamedVoicePath(RunPath):
         """Return the name and the path. Raises CheckpointError if no voice is there."""
         named = None if Path(value).exists() else _NAMED.fullmatch(value)
         path: Path = super().convert(named["path"] if named else value, param, ctx)
-        # A link has a name of its own; `.` and `..` have none.
-        own = path.name if path.name.strip(".") else path.resolve().name
-        return (named["name"] if named else own), path
+        return (named["name"] if named else own_name(path)), path
 
 
 @click.command(
