@@ -47,5 +47,6 @@ AUTO = ReadOptions()
 
 
 def shown_delimiter(delimiter: str) -> str:
-    """Return a delimiter as a word of a shell."""
-    return r"'\t'" if delimiter == "\t" else f"'{delimiter}'"
+    """Return a delimiter as a word of a shell, in quotes always."""
+    word = delimiter.replace("\t", r"\t").replace("'", """'"'"'""")
+    return f"'{word}'"
