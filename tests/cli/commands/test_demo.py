@@ -27,7 +27,7 @@ def commands(tmp_path: Path, write_cache, monkeypatch: pytest.MonkeyPatch) -> li
         assert command[:3] == [sys.executable, "-m", "xtts_pipeline"]
         given.append(list(command[3:]))
         if command[3] == "preprocess":
-            write_cache(tmp_path / "demo" / "cache")
+            write_cache(Path(command[command.index("--cache") + 1]))
         return start_process(["true"])
 
     monkeypatch.setattr(demo_module.subprocess, "Popen", start)
@@ -44,7 +44,7 @@ def test_the_commands_and_what_they_made_are_shown_and_no_json(commands: list[li
         f"$ xtts {shlex.join(command)}" for command in commands
     ]
     configs = "--config demo --config ljspeech"
-    assert f"$ xtts preprocess --data '{tmp_path}/my corpus' --cache {tmp_path}/demo/cache {configs}\n" in shown
+    assert f"$ xtts preprocess --data '{tmp_path}/my corpus' --cache '{tmp_path}/demo/cache-my corpus' {configs}\n" in shown
     assert f"\n  run      {tmp_path}/demo/runs/1:" in shown
     assert f"\n  speech   {tmp_path}/demo/speech.wav\n" in shown
     assert f"\n  picture  {tmp_path}/demo/speech.png:" in shown
@@ -60,8 +60,13 @@ def test_the_corpus_is_read_as_the_user_says(commands: list[list[str]], tmp_path
     assert words == ["--layout", "manifest", *columns, "--delimiter", r"\t", "--encoding", "cp1252"]
 
 
+def test_the_delimiter_may_be_a_quote(commands: list[list[str]], tmp_path: Path):
+    run_demo(tmp_path / "demo", tmp_path, steps=1, reading=ReadOptions(delimiter="'"))
+    assert commands[0][commands[0].index("--delimiter") + 1] == "'"
+
+
 def test_the_spoken_text_is_from_the_training_split(commands: list[list[str]], tmp_path: Path):
-    run_demo(tmp_path / "demo", tmp_path, steps=None)
+    run_demo(tmp_path / "demo", None, steps=None)
 
     lines = (tmp_path / "demo" / "cache" / "utterances.jsonl").read_text(encoding="utf-8").splitlines()
     trained_on = {row["raw_text"] for row in map(json.loads, lines) if row["split"] == "train"}
@@ -77,6 +82,13 @@ def test_steps_are_those_of_the_preset_fewer_on_a_corpus_or_as_given(commands: l
     trains = [command for command in commands if command[0] == "train"]
     assert "--steps" not in trains[0]
     assert [train[train.index("--steps") + 1] for train in trains[1:]] == ["200", "9"]
+
+
+def test_each_corpus_has_a_cache_of_its_own(commands: list[list[str]], tmp_path: Path):
+    for data in (None, tmp_path / "one", tmp_path / "two"):
+        run_demo(tmp_path / "demo", data, steps=1)
+    caches = [command[command.index("--cache") + 1] for command in commands if command[0] == "preprocess"]
+    assert caches == [f"{tmp_path}/demo/{name}" for name in ("cache", "cache-one", "cache-two")]
 
 
 def test_each_demo_trains_in_a_new_folder(tmp_path: Path):

@@ -19,6 +19,7 @@ from xtts_pipeline.cli.options import COUNT, FOLDER
 from xtts_pipeline.corpus.demo.espeak import make_corpus
 from xtts_pipeline.corpus.options import AUTO, ReadOptions
 from xtts_pipeline.errors import StepError
+from xtts_pipeline.system.storage import own_name
 from xtts_pipeline.system.terminal import duration_text, shell_word
 
 # Real clips are four times as long as the demo's sentences, so this many steps take as long as the preset's 1,000.
@@ -55,11 +56,14 @@ def demo(output: Path, data: Path | None, steps: int | None, reading: ReadOption
 def run_demo(output: Path, data: Path | None, steps: int | None, reading: ReadOptions = AUTO) -> None:
     """Preprocess, verify, train and synthesize into `output`, then list what was made.
 
-    Without `data` the corpus is the demo's own sentences, spoken by espeak-ng. `reading` is for `data`.
+    Without `data` the corpus is the demo's own sentences, spoken by espeak-ng. `reading` is for `data`, whose cache is
+    named after its folder.
     Raises StepError with the exit code of the first command that fails.
     """
     started = time.monotonic()
-    corpus, cache, run = data or output / "corpus", output / "cache", next_run_folder(output / "runs")
+    corpus, run = data or output / "corpus", next_run_folder(output / "runs")
+    # Each corpus has a cache of its own, since a cache of another corpus is refused.
+    cache = output / ("cache" if data is None else f"cache-{own_name(data)}")
     speech, picture = output / "speech.wav", output / "speech.png"
     if data is None:
         echo(f"{make_corpus(corpus)} sentences spoken by espeak-ng in {corpus}")
