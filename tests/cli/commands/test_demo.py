@@ -44,7 +44,8 @@ def test_the_commands_and_what_they_made_are_shown_and_no_json(commands: list[li
         f"$ xtts {shlex.join(command)}" for command in commands
     ]
     configs = "--config demo --config ljspeech"
-    assert f"$ xtts preprocess --data '{tmp_path}/my corpus' --cache '{tmp_path}/demo/cache-my corpus' {configs}\n" in shown
+    data, cache = f"--data '{tmp_path}/my corpus'", f"--cache '{tmp_path}/demo/cache-my corpus'"
+    assert f"$ xtts preprocess {data} {cache} {configs}\n" in shown
     assert f"\n  run      {tmp_path}/demo/runs/1:" in shown
     assert f"\n  speech   {tmp_path}/demo/speech.wav\n" in shown
     assert f"\n  picture  {tmp_path}/demo/speech.png:" in shown
