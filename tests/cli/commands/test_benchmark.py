@@ -11,10 +11,12 @@ from tests.calling import start_xtts, xtts
 from tests.perf.corpora import write_corpus
 from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.tfrecord import read_records
+from xtts_pipeline.cli.commands import benchmark as module
 from xtts_pipeline.cli.commands.benchmark import BenchmarkSuite
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.errors import CacheError, ConfigError, OutputError, StepError
+from xtts_pipeline.perf.benchmark import preprocess
 from xtts_pipeline.perf.benchmark.naive import write_shard
 from xtts_pipeline.perf.benchmark.preprocess import measure_preprocess
 
@@ -76,6 +78,57 @@ def test_all_requires_the_cache_before_the_first_measurement(tmp_path: Path):
     with pytest.raises(CacheError, match="expected a cache"):
         BenchmarkSuite(cache=tmp_path / "none", output=tmp_path / "out", **given).run("preprocess", "input", "step")
     assert not (tmp_path / "out").exists()
+
+
+def test_all_refuses_before_the_first_measurement_a_cache_that_cannot_be_trained_on(
+    tmp_path: Path, write_cache: WriteCache
+):
+    write_cache(tmp_path / "cache", train=3)
+    given = {**NOTHING, "overrides": ("training.batch_size=4",)}
+    suite = BenchmarkSuite(cache=tmp_path / "cache", output=tmp_path / "out", **given)
+    with pytest.raises(CacheError, match=r"training\.batch_size=4"):
+        suite.run("preprocess", "input", "step")
+    (tmp_path / "cache" / "utterances.jsonl").unlink()
+    with pytest.raises(CacheError, match=r"utterances\.jsonl"):
+        suite.run("preprocess", "input", "step")
+    assert not (tmp_path / "out").exists()
+
+
+def test_all_preprocesses_the_corpus_with_the_settings_of_the_cache(
+    tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
+):
+    manifest, measured = write_cache(tmp_path / "cache"), []
+
+    def stop(_corpus: Path, _clips: int, config: Config, *_: object, **__: object) -> None:
+        measured.append(config)
+        raise StepError("xtts preprocess", 1)
+
+    monkeypatch.setattr(module, "measure_preprocess", stop)
+    given = {**NOTHING, "data": write_corpus(tmp_path / "corpus", ["one"]), "overrides": ("training.batch_size=2",)}
+    suite = BenchmarkSuite(cache=tmp_path / "cache", output=tmp_path / "out", **given)
+    with pytest.raises(StepError):
+        suite.run("preprocess", "input", "step")
+    assert (measured[0].audio, measured[0].limits) == (manifest.audio, manifest.limits)
+
+
+def test_rejected_clips_are_said_and_are_no_work(
+    tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
+):
+    def run_command(name: str, command: list[str]) -> dict[str, float]:
+        if name == "xtts preprocess":
+            write_cache(Path(command[command.index("--cache") + 1]), train=8, val=1)
+        return {"seconds": 2.0, "cpu_seconds": 1.0}
+
+    monkeypatch.setattr(preprocess, "_run", run_command)
+    said: list[str] = []
+    measured = measure_preprocess(tmp_path / "corpus", 10, Config(), tmp_path, rounds=1, jobs=1, say=said.append)
+    assert {name: row["clips_per_second"] for name, row in measured.variants.items()} == {
+        "ours": 4.5,
+        "ours, nothing changed": 4.5,
+        "librosa": 5.0,
+    }
+    assert (measured.settings["clips"], measured.settings["rejected"]) == (10, 1)
+    assert said[-1] == "warning: xtts preprocess rejected 1 of 10 clips; xtts preprocess --dry-run says why"
 
 
 def test_the_naive_baseline_writes_every_clip(tmp_path: Path):

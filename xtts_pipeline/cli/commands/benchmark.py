@@ -139,7 +139,8 @@ def benchmark_all(debug: bool, /, as_json: bool, **options: Any) -> None:
 class BenchmarkSuite:
     """The benchmarks, with the options of the command.
 
-    data: the corpus, for `preprocess` and `input`; reading: how it is read; None: as it was for the cache.
+    data: the corpus, for `preprocess` and `input`.
+    reading: how `preprocess` reads it; None: as it was read for the cache, with the cache's settings.
     clips, rounds: None for the number in `CLIPS` and `ROUNDS`.
     seconds: the duration of each measurement, for `input`.
     """
@@ -170,7 +171,9 @@ class BenchmarkSuite:
             )
         if self.data is None or needs_cache:
             # Before anything is measured: `all` would fail only after minutes.
-            training_config(load_manifest(self.cache), self.configs, self.overrides, None)
+            manifest, config = self._training_settings()
+            if "input" in names:
+                check_enough_records(self.cache, manifest, config)
         check_apart(self.output, self.cache)
         create_empty_folder(self.output)
         return BenchmarkReport([self._measure(name) for name in names], self.output)
@@ -189,10 +192,12 @@ class BenchmarkSuite:
 
     def _preprocess(self, work: Path, count: int, rounds: int, say: Callable[[str], None]) -> Benchmark:
         say("the corpus as 16-bit WAV files")
-        if self.data is not None:
+        if self.data is not None and self.reading is not None:
             config = load_config(self.configs, self.overrides)
-            reading = self.reading or load_manifest(self.cache).first_reading
-            clips = copy_corpus(work / "corpus", self.data, config, count, reading)
+            clips = copy_corpus(work / "corpus", self.data, config, count, self.reading)
+        elif self.data is not None:
+            manifest, config = self._training_settings()
+            clips = copy_corpus(work / "corpus", self.data, config, count, manifest.first_reading)
         else:
             manifest, config = self._training_settings()
             clips = len(self._write_clips(work, manifest, read_examples(self.cache, manifest, count)))
@@ -201,7 +206,6 @@ class BenchmarkSuite:
 
     def _input(self, work: Path, count: int, rounds: int, say: Callable[[str], None]) -> Benchmark:
         manifest, config = self._training_settings()
-        check_enough_records(self.cache, manifest, config)
         say("the clips' sound" if self.data else "Griffin-Lim renders the clips")
         clips = self._write_clips(work, manifest, read_examples(self.cache, manifest, count))
         module = "xtts_pipeline.perf.benchmark.input"
