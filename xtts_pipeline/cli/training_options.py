@@ -8,8 +8,12 @@ import click
 from xtts_pipeline.cli.completion import complete_setting_name
 from xtts_pipeline.cli.options import COUNT, FOLDER, STORED_CACHE_FOLDER, json_option
 from xtts_pipeline.cli.run_options import config_options, wait_workers_option
+from xtts_pipeline.system.runtime import has_gpu
+from xtts_pipeline.system.terminal import echo_line
 
 F = TypeVar("F", bound=Callable[..., Any])
+# What `xtts train-vocoder` trains by default.
+GPU_PRESET, CPU_PRESET = "vocoder", "vocoder-two-cores"
 # The sections of their help.
 CONTINUING = {"Continuing and fine-tuning": ["resume", "allow_change", "init_from"]}
 MACHINE = {"Machine": ["stage", "devices", "wait_workers", "profile_steps"]}
@@ -19,6 +23,13 @@ training_cache_option = click.option(
     type=STORED_CACHE_FOLDER,
     help="Folder of the cache, or a store: gs://bucket/cache.  [default: that of a resumed run, else cache]",
 )
+
+
+def vocoder_preset() -> str:
+    """Return the preset of a new vocoder for this machine, and say its name on stderr."""
+    preset = GPU_PRESET if has_gpu() else CPU_PRESET
+    echo_line(f"settings: the preset {preset}; choose others with --config")
+    return preset
 
 
 def training_options(command: F) -> F:

@@ -74,6 +74,15 @@ def test_a_vocoder_needs_stored_waves(tmp_path: Path, write_cache: Callable[...,
     assert "has no stored waves; add them by" in str(error)
 
 
+def test_a_run_without_a_cache_needs_one(tmp_path: Path, write_cache: Callable[..., Manifest]) -> None:
+    config = dump_config(training_config(write_cache(tmp_path / "cache"), (), (), 2))
+    (tmp_path / "run").mkdir()
+    write_config(tmp_path / "run", config, "acoustic")
+    assert "names no cache, such as a run of xtts train --data; name one with --cache" in refusal(
+        "diagnose", "input", "--run", tmp_path / "run"
+    )
+
+
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     error = xtts("diagnose", "input", "--run", tmp_path).exception
     assert isinstance(error, CheckpointError)

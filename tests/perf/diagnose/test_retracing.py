@@ -60,6 +60,7 @@ def test_a_step_that_is_not_compiled_is_refused_rather_than_found_healthy(cache:
     done = xtts("diagnose", command, "--cache", cache, "--set=training.debug_eager=true")
     assert isinstance(done.exception, ConfigError)
     assert str(done.exception).startswith("training.debug_eager: found true, expected the compiled step")
+    assert str(done.exception).endswith("; set training.debug_eager=false")
 
 
 def test_a_strict_run_ends_with_the_argument_its_shapes_and_the_cause(cache: Path, tmp_path: Path) -> None:

@@ -15,11 +15,18 @@ from xtts_pipeline.cli.gate import with_tensorflow
 from xtts_pipeline.cli.groups import SummaryGroup
 from xtts_pipeline.cli.options import FOLDER, PICTURE, Count, Seconds, json_option, print_report
 from xtts_pipeline.cli.run_options import cache_of_run, config_options, run_cache_option
+from xtts_pipeline.cli.training_options import vocoder_preset
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.errors import CheckpointError, ConfigError
 from xtts_pipeline.system.storage import check_apart
 from xtts_pipeline.system.terminal import echo_line, shell_word
-from xtts_pipeline.training.checkpoints.run_folder import CONFIG_NAME, checkpoint_folders, find_run_file, nearest_run
+from xtts_pipeline.training.checkpoints.run_folder import (
+    CONFIG_NAME,
+    checkpoint_folders,
+    find_run_file,
+    nearest_run,
+    read_cache_path,
+)
 from xtts_pipeline.training.checkpoints.state import NetworkKind, network_of, read_run_state
 from xtts_pipeline.training.checks import check_enough_records
 from xtts_pipeline.training.settings import training_config
@@ -174,6 +181,10 @@ def _read_subject(
         if not settings.stat().st_size:  # a crash may leave it, and it would stand for all defaults
             raise CheckpointError(f"{settings}: empty, expected the run's settings; restore it from a state.json")
         configs = [str(settings), *configs]
+        if cache is None and read_cache_path(run) is None:
+            raise ConfigError(f"{run}: names no cache, such as a run of xtts train --data; name one with --cache")
+    elif network == "vocoder" and not configs:
+        configs = [vocoder_preset()]
     cache = cache or cache_of_run(run)
     if plot is not None:
         check_apart(plot, cache, "choose another --plot")
@@ -184,7 +195,8 @@ def _read_subject(
     config = training_config(manifest, configs, overrides, steps=None, network=network)
     if config.training.debug_eager:
         raise ConfigError(
-            "training.debug_eager: found true, expected the compiled step, which is diagnosed; leave it out"
+            "training.debug_eager: found true, expected the compiled step, which is diagnosed; "
+            "set training.debug_eager=false"
         )
     if network == "vocoder":
         describe_crops(cache, manifest, config)

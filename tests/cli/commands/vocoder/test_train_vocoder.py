@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 from click.testing import Result
@@ -13,7 +14,10 @@ from tests.cache.corpora import build, make_config, write_corpus
 from tests.calling import xtts
 from tests.json_lines import read_json_lines
 from tests.training.vocoder.test_step import SMALL
+from xtts_pipeline.cli import training_options
+from xtts_pipeline.cli.commands import diagnose as diagnose_module
 from xtts_pipeline.cli.commands.vocoder import train_vocoder as module
+from xtts_pipeline.config.load import load_config
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError
 from xtts_pipeline.training.checkpoints.files import load_checkpoint, load_generator
 from xtts_pipeline.vocoder.neural import NeuralVocoder
@@ -104,6 +108,23 @@ def test_the_step_of_a_vocoder_is_timed_on_its_own_batches(run: Path, tmp_path: 
     assert (tmp_path / "gpu.png").is_file()
 
 
+@pytest.mark.parametrize(("has_gpu", "preset"), [(False, "vocoder-two-cores"), (True, "vocoder")])
+def test_without_a_run_the_network_that_train_vocoder_would_train_is_diagnosed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, has_gpu: bool, preset: str
+) -> None:
+    diagnosed: list[Any] = []
+
+    def stop(*arguments: Any, **_: Any) -> None:
+        diagnosed.append(arguments[3])
+        raise click.Abort
+
+    monkeypatch.setattr(diagnose_module, "with_tensorflow", stop)
+    monkeypatch.setattr(training_options, "has_gpu", lambda: has_gpu)
+    result = diagnose("gpu", "--network", "vocoder", "--cache", cache, *(f"--set={text}" for text in SMALL))
+    assert [config.vocoder for config in diagnosed] == [load_config([preset], SMALL).vocoder]
+    assert result.stderr.startswith(f"settings: the preset {preset}; choose others with --config\n")
+
+
 def test_the_stages_of_an_acoustic_pipeline_are_not_measured_for_a_vocoder(run: Path) -> None:
     error = diagnose("input", "--run", run).exception
     assert isinstance(error, ConfigError)
@@ -150,8 +171,9 @@ def test_a_new_run_has_the_settings_of_the_preset_with_resume_too(
         asked.append(configs)
         return tmp_path, {}
 
-    for name, replacement in (("run_training", note), ("print_summary", lambda *_, **__: None), ("has_gpu", bool)):
+    for name, replacement in (("run_training", note), ("print_summary", lambda *_, **__: None)):
         monkeypatch.setattr(module, name, replacement)
+    monkeypatch.setattr(training_options, "has_gpu", bool)
     if is_begun:
         (tmp_path / "config.yaml").touch()
     xtts("train-vocoder", "--output", tmp_path, *options, catch_exceptions=False, standalone_mode=False)

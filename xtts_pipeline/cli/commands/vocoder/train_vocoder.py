@@ -8,12 +8,14 @@ import click
 from xtts_pipeline.cli.commands.train import run_training
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.summary import print_summary
-from xtts_pipeline.cli.training_options import CONTINUING, MACHINE, training_cache_option, training_options
-from xtts_pipeline.system.runtime import has_gpu
-from xtts_pipeline.system.terminal import echo_line
+from xtts_pipeline.cli.training_options import (
+    CONTINUING,
+    MACHINE,
+    training_cache_option,
+    training_options,
+    vocoder_preset,
+)
 from xtts_pipeline.training.checkpoints.run_folder import CONFIG_NAME
-
-GPU_PRESET, CPU_PRESET = "vocoder", "vocoder-two-cores"
 
 
 @click.command(
@@ -33,7 +35,6 @@ def train_vocoder(debug: bool, /, cache: Path | None, configs: tuple[str, ...], 
     output = options["output"]
     is_begun = options["resume"] and output is not None and (output / CONFIG_NAME).is_file()
     if not configs and not is_begun and options["init_from"] is None:
-        configs = (GPU_PRESET if has_gpu() else CPU_PRESET,)
-        echo_line(f"settings: the preset {configs[0]}; choose others with --config")
+        configs = (vocoder_preset(),)
     run = run_training(cache, configs=configs, network="vocoder", echo_native_log=debug, **options)
     print_summary(*run, as_json=as_json)
