@@ -174,6 +174,14 @@ def test_an_error_is_folded_on_a_terminal_only(
     assert not is_folded or max(map(len, lines)) <= 40
 
 
+def test_an_error_keeps_the_spaces_of_a_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setattr(sys, "argv", ["xtts", "config", "check", "two  spaces\xa0.yaml"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit):
+        main()
+    assert "two  spaces\xa0.yaml: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", ["--debug config show nothing", "config show nothing --debug", "config show nothing"])
 def test_debug_may_stand_before_or_after_the_command(
     words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -94,6 +94,12 @@ def test_a_name_in_a_cache_forges_no_line(cache: Path) -> None:
     assert json.loads(as_json.output)["problems"][0]["where"] == FORGED
 
 
+def test_json_is_valid_in_every_locale(cache: Path) -> None:
+    (cache / "\xf8\U0001f600").touch()
+    ended = start("verify-cache", "--cache", cache, "--json", PYTHONIOENCODING="ascii")
+    assert json.loads(ended.stdout)["problems"][0]["where"] == "\xf8\U0001f600"
+
+
 def test_a_setting_forges_no_line(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(json.dumps({FORGED: 1, "audio": {FORGED: 2}}))
     ended = xtts("config", "check", tmp_path / "config.yaml")

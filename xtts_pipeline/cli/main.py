@@ -3,9 +3,12 @@
 Imports no command: `xtts --help` must start at once.
 """
 
+import codecs
 import contextlib
 import io
+import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -97,7 +100,9 @@ _interruptions: list[int] = []  # the signals received
 def _fail(message: str, exit_code: int, debug: bool, *, has_lines: bool = False) -> NoReturn:
     if debug:
         traceback.print_exc()
-    lines = [" ".join(line.split()) for line in (message.split("\n") if has_lines else [message])]
+    # Other spaces stay as they are, since a name may have two in a row.
+    lines = message.strip("\r\n").split("\n") if has_lines else [message.strip("\r\n")]
+    lines = [re.sub(r"\s*[\t\r\n]\s*", " ", line) for line in lines]
     if _interruptions:
         # A library may turn the interruption into an error of its own.
         lines, exit_code = ["interrupted"], EXIT_INTERRUPTED
@@ -112,6 +117,13 @@ def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
     raise Interrupted
 
 
+def _escape_as_json(error: UnicodeError) -> tuple[str, int]:
+    """Return what a stream prints for a character that its encoding lacks: an escape that is valid within JSON."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
 def main() -> None:
     """Run the command line; an XttsError becomes one line and its exit code, an interruption becomes 130."""
     # A scheduler's SIGTERM and a closed terminal end a command in the same clean way as Ctrl-C. A job in the background
@@ -121,7 +133,8 @@ def main() -> None:
             signal.signal(number, _interrupt)
     debug = "--debug" in sys.argv[1:]
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a locale other than UTF-8 ends no command
+        codecs.register_error("json", _escape_as_json)
+        sys.stdout.reconfigure(errors="json")  # a locale other than UTF-8 ends no command
     try:
         _run(debug)
     except Exception:
@@ -136,8 +149,6 @@ def _run(debug: bool) -> None:
         sys.stdout.flush()
     except XttsError as error:
         _fail(str(error), error.exit_code, debug, has_lines=isinstance(error, LayoutError))
-    except click.exceptions.Exit as error:
-        sys.exit(error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(EXIT_UNUSABLE)
