@@ -1,6 +1,6 @@
 """Run the main job on a corpus in the LJSpeech layout and print its figures as a table.
 
-    python benchmarks/main_job.py --data path/to/LJSpeech-1.1 --work /some/empty/folder
+    python benchmarks/main_job.py --data path/to/LJSpeech-1.1 --work /some/new/folder
 
 Each row is a real command or a comparison of files; the table goes into docs/main-job.md. Nothing is judged here.
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/pictures.py --demo demo --output docs/images
 
-The demo is run first if its folder holds no run. Pages are photographed in Chromium. No picture may be
+The demo is run first if its folder holds no finished run. Pages are photographed in Chromium. No picture may be
 over 150 kB.
 """
 
@@ -16,6 +16,8 @@ from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import sync_playwright
+
+from xtts_pipeline.training.checkpoints.run_folder import read_cache_path
 
 MOST_BYTES = 150_000
 SCREEN = {"width": 1200, "height": 1100}
@@ -43,15 +45,23 @@ def photograph(pages: dict[str, Path], output: Path) -> None:
         browser.close()
 
 
+def finished_run(demo: Path) -> Path | None:
+    """Return the first run of the demo's own sentences that was not interrupted, or None."""
+    runs = sorted(summary.parent for summary in (demo / "runs").glob("*/summary.json"))
+    cache = (demo / "cache").absolute()
+    return next((run for run in runs if read_cache_path(run) == cache), None)
+
+
 def main() -> None:
     """Make all pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--demo", type=Path, default=Path("demo"))
     parser.add_argument("--output", type=Path, default=Path("docs/images"))
     given = parser.parse_args()
-    run, corpus, cache = given.demo / "runs" / "1", given.demo / "corpus", given.demo / "cache"
-    if not (run / "summary.json").is_file():
+    corpus, cache = given.demo / "corpus", given.demo / "cache"
+    if finished_run(given.demo) is None:
         xtts("demo", "--output", given.demo)
+    run = finished_run(given.demo)
     first = json.loads((cache / "utterances.jsonl").read_text(encoding="utf-8").splitlines()[0])
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

@@ -61,8 +61,9 @@ def copy_under_other_ids(cache: Path, target: Path, prefix: str) -> SourceCache:
 
 
 def repeat_cache(cache: Path, clips: int, work: Path) -> Path:
-    """Write a cache of so many clips, or return the one that was written before."""
-    target = work / "cache"
+    """Write a cache of so many clips, or return the one that was written before from the same cache."""
+    of_cache = xxhash.xxh3_64_hexdigest((cache / MANIFEST_NAME).read_bytes())
+    target = work / f"cache-{clips}-of-{of_cache}"
     if target.is_dir():
         return target
     count = load_manifest(cache).counts.kept
