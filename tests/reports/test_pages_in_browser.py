@@ -70,6 +70,23 @@ def test_the_selected_ids_are_saved_as_preprocess_reads_them(browser: Browser, c
     assert unquote(link.partition(",")[2]).splitlines() == sorted([repeated, worst])
 
 
+@pytest.mark.parametrize("copied", [True, False])
+def test_the_selected_ids_are_copied_on_a_page_without_https_too(browser: Browser, clips_page: str, copied: bool):
+    with open_page(browser, clips_page) as page:
+        page.evaluate("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+        marked = "area.value.slice(area.selectionStart, area.selectionEnd)"
+        note = f"const area = document.querySelector('textarea'); window.said = {marked}"
+        page.evaluate(f"document.execCommand = () => {{ {note}; return {str(copied).lower()}; }}")
+        page.click("#repeats")
+        page.click("#copy")
+        selected = page.evaluate("[...selected].sort().join('\\n')")
+
+        assert page.evaluate("said") == selected != ""
+        number = len(selected.splitlines())
+        expected = f"{number} ids copied." if copied else "Not copied: use Save exclude.txt."
+        assert page.locator("#picked").inner_text() == expected
+
+
 def test_a_line_shows_its_values_at_the_pointer(browser: Browser, run_page: str):
     with open_page(browser, run_page) as page:
         chart = page.locator("[data-points]").first

@@ -21,6 +21,17 @@ function pick(ids, is_picked = true) {
   showPicks();
 }
 
+async function copyText(text) {
+  // The clipboard is there on secure pages only.
+  if (navigator.clipboard) return navigator.clipboard.writeText(text).then(() => true, () => false);
+  const area = document.body.appendChild(document.createElement("textarea"));
+  area.value = text;
+  area.select();
+  const copied = document.execCommand("copy");
+  area.remove();
+  return copied;
+}
+
 if (get("save")) {
   document.addEventListener("change", (event) => {
     if (event.target.dataset.id !== undefined) pick([event.target.dataset.id], event.target.checked);
@@ -28,8 +39,8 @@ if (get("save")) {
   get("clear").addEventListener("click", () => pick([...selected], false));
   get("pick-shown").addEventListener("click", () => pick(shown().map((card) => card.querySelector("[data-id]").dataset.id)));
   get("copy").addEventListener("click", async () => {
-    await navigator.clipboard.writeText([...selected].sort().join("\n"));
-    get("picked").textContent = `${selected.size} ids copied.`;
+    const copied = await copyText([...selected].sort().join("\n"));
+    get("picked").textContent = copied ? `${selected.size} ids copied.` : "Not copied: use Save exclude.txt.";
   });
   get("repeats")?.addEventListener("click", () => pick(
     [...document.querySelectorAll("tr.repeat")].flatMap((row) => [...row.querySelectorAll("[data-id]")].slice(1)).map((box) => box.dataset.id)
