@@ -98,8 +98,8 @@ def slow_settings(training: TrainingConfig) -> list[str]:
     return []
 
 
-def idle_settings(config: Config, network: NetworkKind) -> list[str]:
-    """Return a line for each setting that is on and does nothing for this network."""
+def idle_settings(config: Config, network: NetworkKind, *, is_cached: bool = True) -> list[str]:
+    """Return a line for each setting that is on and does nothing for this network, or for a cache."""
     if network == "vocoder":
         return ["warning: augmentation changes the clips of `xtts train` alone"] if config.augmentation.is_on else []
     lines = []
@@ -108,6 +108,8 @@ def idle_settings(config: Config, network: NetworkKind) -> list[str]:
         lines += ["warning: this trains an acoustic model; settings of `vocoder` are for `xtts train-vocoder`"]
     if config.training.voice_change and not config.model.voice_latents:
         lines += ["warning: training.voice_change does nothing without a voice encoder (model.voice_latents=0)"]
+    if config.data.cache_features and is_cached:
+        lines += ["warning: data.cache_features does nothing for a cache; data.cache_records keeps its records"]
     return lines
 
 

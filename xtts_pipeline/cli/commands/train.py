@@ -365,7 +365,7 @@ def _print_plan(plan: RunPlan) -> int | None:
     if not plan.is_chief:
         return needed
     lines += [describe_precision(plan.config.training), *slow_settings(plan.config.training)]
-    for line in [*lines, *idle_settings(plan.config, plan.network)]:
+    for line in [*lines, *idle_settings(plan.config, plan.network, is_cached=plan.survey is None)]:
         echo_line(line)
     return needed
 
