@@ -46,9 +46,8 @@ def make_run(folder: Path, preset: str) -> Path:
     projection = network.predictor.projection
     projection.weight.assign(np.zeros(projection.weight.shape))
     projection.bias.assign([math.log(FRAMES_PER_CHARACTER), 0.0, 0.0, 0.0])
-    save_checkpoint(
-        folder, 0, config, cache, {f"average.{name}": value for name, value in named_variables(network).items()}, keep=1
-    )
+    weights = {f"average.{name}": value.numpy() for name, value in named_variables(network).items()}
+    save_checkpoint(folder, 0, config, cache, weights, keep=1)
     return folder
 
 
@@ -59,7 +58,7 @@ def make_vocoder(folder: Path, run: Path, sizes: tuple[int, int]) -> Path:
 
     checkpoint = load_checkpoint(run)
     config = checkpoint.config.with_settings("vocoder", width=sizes[0], blocks=sizes[1])
-    weights = {f"average.{name}": value for name, value in named_variables(build_generator(config)).items()}
+    weights = {f"average.{name}": value.numpy() for name, value in named_variables(build_generator(config)).items()}
     save_checkpoint(folder, 0, config, checkpoint.cache, weights, keep=1, network="vocoder")
     return folder
 

@@ -70,7 +70,7 @@ def save_untrained(folder: Path, config: Config, cache: CacheIdentity, token_fra
     network = build_network(cache, config)
     network.predictor.projection.weight.assign(tf.zeros_like(network.predictor.projection.weight))
     network.predictor.projection.bias.assign([math.log(token_frames), 0.0, 1.0, 0.0])
-    weights = {f"average.{name}": variable for name, variable in named_variables(network).items()}
+    weights = {f"average.{name}": variable.numpy() for name, variable in named_variables(network).items()}
     save_checkpoint(folder, 7, config, cache, weights, keep=1)
     return folder
 
@@ -81,6 +81,6 @@ def make_vocoder(folder: Path, **audio: float) -> Path:
     config = Config.model_validate(settings)
     spec = record_spec(config)
     cache = CacheIdentity("fingerprint", spec, SYMBOLS, ("ann",), ("en",))
-    weights = {f"average.{name}": variable for name, variable in named_variables(build_generator(config)).items()}
+    weights = {f"average.{name}": value.numpy() for name, value in named_variables(build_generator(config)).items()}
     save_checkpoint(folder, 9, config, cache, weights, keep=1, network="vocoder")
     return folder

@@ -42,7 +42,11 @@ def step(train_step: AcousticStep) -> AcousticStep:
 
 
 def save(run: Path, step: AcousticStep, number: int, keep: int = 3) -> Path:
-    return save_checkpoint(run, number, CONFIG, CACHE, named_variables(step), keep)
+    return save_checkpoint(run, number, CONFIG, CACHE, arrays_of(step), keep)
+
+
+def arrays_of(step: AcousticStep) -> dict[str, np.ndarray]:
+    return {name: variable.numpy() for name, variable in named_variables(step).items()}
 
 
 def test_every_variable_has_one_path(step: AcousticStep) -> None:
@@ -66,7 +70,7 @@ def test_a_loaded_checkpoint_equals_the_saved_run(step: AcousticStep, batch: Bat
 def test_a_weight_of_prosody_without_axes_is_refused(step: AcousticStep, tmp_path: Path) -> None:
     variables = named_variables(step)
     name = "network.prosody_to_tokens.weight"
-    arrays = {each: variable.numpy() for each, variable in variables.items()} | {name: np.zeros((), np.float32)}
+    arrays = arrays_of(step) | {name: np.zeros((), np.float32)}
     save_checkpoint(tmp_path, 1, CONFIG, CACHE, arrays, 1)
     with pytest.raises(CheckpointError, match=name):
         restore_variables(variables, load_checkpoint(tmp_path))
@@ -186,7 +190,7 @@ def test_every_flipped_bit_is_found(step: AcousticStep, tmp_path: Path, name: st
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_weights_that_are_not_finite_are_refused_by_name(step: AcousticStep, tmp_path: Path, wrong: float) -> None:
-    arrays = {name: variable.numpy() for name, variable in named_variables(step).items()}
+    arrays = arrays_of(step)
     name = "average.frame_decoder.to_frames.bias"
     arrays[name][1] = wrong
     folder = save_checkpoint(tmp_path, 1, CONFIG, CACHE, arrays, 1)

@@ -21,6 +21,8 @@ from xtts_pipeline.training.task import Task
 class AcousticTask(Task):
     """Text to mel frames, in one signature for each bucket of the source."""
 
+    _alignment: AlignmentMonitor  # from `load_state` on
+
     def __init__(self, config: Config, source: Source, distribution: Distribution) -> None:
         self._config, self._source, self._distribution = config, source, distribution
         self._identity = source.identity()
@@ -29,7 +31,6 @@ class AcousticTask(Task):
         with distribution.scope():
             self.network, self.average = (build_network(self._identity, config, precision) for _ in range(2))
             self.step = AcousticStep(self.network, self.average, config.training, self.signatures)
-        self._alignment = AlignmentMonitor(config.training)
 
     def open_validation(self, monitor: CompilationMonitor) -> AcousticValidation | None:
         """Return the validation by the EMA network."""

@@ -136,7 +136,7 @@ def save_checkpoint(
     step: int,
     config: Config,
     cache: CacheIdentity,
-    variables: Mapping[str, tf.Variable] | Mapping[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray],
     keep: int,
     state: RunState | None = None,
     network: NetworkKind = "acoustic",
@@ -145,7 +145,7 @@ def save_checkpoint(
 
     Raises CheckpointError if the disk refuses or the step has a checkpoint; earlier checkpoints are then untouched.
     """
-    files = _checkpoint_files(step, config, cache, variables, state, network)
+    files = _checkpoint_files(step, config, cache, arrays, state, network)
     folder = run / LAST_FOLDER / step_name(step)
     with placing_checkpoint(folder, keep) as partial:
         for name, content in files.items():
@@ -177,12 +177,14 @@ def _checkpoint_files(
     step: int,
     config: Config,
     cache: CacheIdentity,
-    variables: Mapping[str, tf.Variable] | Mapping[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray],
     state: RunState | None,
     network: NetworkKind,
 ) -> dict[str, bytes]:
     """Return the content of a checkpoint's files by name."""
-    weights = save({name: np.asarray(variable) for name, variable in variables.items()})
+    weights = save(
+        {name: np.asarray(array) for name, array in arrays.items()}
+    )  # a variable without axes gives a number
     digest = digest_of(weights)
     content = SavedState(CHECKPOINT_VERSION, __version__, tf.__version__, step, digest, config, cache, state, network)
     return {WEIGHTS_NAME: weights, STATE_NAME: seal_json(state_to_json(content))}
