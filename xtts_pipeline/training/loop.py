@@ -183,7 +183,7 @@ class _Training:
         self._profile(result)
         self._record_left_out_clips()
         self.position = self.position.moved(1, self.batches_per_epoch)
-        self._check_compilations(step)
+        self.warn(*self.context.monitor.check(step))
 
     def _take_first_step(self, batch: Any) -> tf.Tensor:
         """Take the first step of this process, which traces and compiles, and log the time of each part."""
@@ -275,8 +275,7 @@ class _Training:
             self.first_loss = self.last_loss if self.first_loss is None else self.first_loss
         self._record(step, "train", numbers)
         waits = self.data_wait.check(step, numbers["data_wait_share"], numbers["step_ms"])
-        for warning in (*self.task.check_report(step, numbers), *waits, *self.spikes.check(numbers["loss"])):
-            self.warn(warning)
+        self.warn(*self.task.check_report(step, numbers), *waits, *self.spikes.check(numbers["loss"]))
 
     def _record_skipped(self, step: int, is_skipped: np.ndarray) -> None:
         """Count the window's skipped updates and write which clips they had; `step` is the window's last."""
@@ -326,9 +325,7 @@ class _Training:
 
     def _warn_not_saved(self, outcomes: Sequence[str | None]) -> None:
         """Warn of checkpoints that could not be saved. A lost best one is replaced by the next that beats best/."""
-        for complaint in outcomes:
-            if complaint is not None:
-                self.warn(f"checkpoint not saved: {complaint}")
+        self.warn(*(f"checkpoint not saved: {complaint}" for complaint in outcomes if complaint is not None))
 
     def _run_state(self, best: BestEvaluation | None = None) -> RunState:
         """Return the state of the run as it is now; `best` is the evaluation of this step if it is the best so far."""
@@ -395,27 +392,23 @@ class _Training:
     def _record(self, step: int, split: str, numbers: Mapping[str, float]) -> None:
         self.context.metrics.write(step, split, numbers)
         self.context.progress.show(step, split, numbers)
-        self._check_compilations(step)
-
-    def _check_compilations(self, step: int) -> None:
-        for warning in self.context.monitor.check(step):
-            self.warn(warning)
+        self.warn(*self.context.monitor.check(step))
 
     def _log(self, line: str) -> None:
         self.context.progress.log(line, self.steps_done)
 
-    def warn(self, warning: str) -> None:
-        """Log a warning now and keep it for the summary."""
-        self.warnings.append(warning)
-        self._log(f"warning: {warning}")
+    def warn(self, *warnings: str) -> None:
+        """Log warnings now and keep them for the summary."""
+        self.warnings += warnings
+        for warning in warnings:
+            self._log(f"warning: {warning}")
 
     def finish(self) -> dict[str, Any]:
         """Wait until everything is written, and return the summary; the chief also writes it."""
         context = self.context
         context.saver.finish()
         context.media.close()
-        for warning in (*context.media.warnings(), *(context.profiling.finish() if context.profiling else [])):
-            self.warn(warning)
+        self.warn(*context.media.warnings(), *(context.profiling.finish() if context.profiling else []))
         summary = self._summary() if context.is_chief else {"steps": self.steps_done}
         if context.is_chief:
             write_summary(context.folder, summary)
