@@ -121,7 +121,18 @@ def test_a_diverged_run_rolls_back_once_with_half_the_rate_and_continues_with_th
     assert [len(line["ids"]) for line in read_skipped(tmp_path)] == [2, 2, 2, 2]
 
 
-def test_a_resumed_run_that_rolls_back_keeps_its_own_clips_and_batches(
+def test_a_run_interrupted_where_it_diverges_rolls_back_like_an_undisturbed_one(tmp_path: Path) -> None:
+    config = config_with(max_consecutive_skips=3)
+    expected = resume_and_train(make_folder(tmp_path / "whole"), lost(6, 7, 8, 9), config)
+    with pytest.raises(InterruptedRunError, match="after step 9"):
+        resume_and_train(make_folder(tmp_path / "stopped"), lost(6, 7, 8, 9), config, AskedAtCheck(9))
+    found = resume_and_train(tmp_path / "stopped", lost(6, 7, 8, 9), config)
+    assert (found["rolled_back_at_step"], found["warnings"]) == (9, expected["warnings"])
+    assert found["weights_sha256"] == expected["weights_sha256"]
+    assert read_metrics(tmp_path / "stopped") == read_metrics(tmp_path / "whole")
+
+
+def test_a_resumed_run_that_rolls_back_keeps_its_own_clips_and_batches_and_best_evaluation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resume_and_train(tmp_path, TinySource(), config_with(max_consecutive_skips=3, steps=5))
@@ -193,13 +204,15 @@ def test_a_run_is_not_rolled_back_to_a_step_whose_evaluation_the_disk_refused(
     assert "rolled back to step 4" in summary["warnings"][2]
 
 
-def test_a_second_divergence_ends_the_run(tmp_path: Path) -> None:
-    config = config_with(max_consecutive_skips=3)
+@pytest.mark.parametrize("steps", [9, 12])
+def test_a_second_divergence_ends_the_run_without_a_checkpoint(tmp_path: Path, steps: int) -> None:
+    config = config_with(max_consecutive_skips=3, steps=steps)
     with pytest.raises(
         TrainingError, match=r"step 9: 4 updates in a row .* after it had been rolled back at step 9; lower training"
     ):
         resume_and_train(tmp_path, lost(6, 7, 8, 9, 10, 11, 12, 13), config)
 
+    assert load_checkpoint(tmp_path).step == 5
 
 def test_a_divergence_before_the_first_checkpoint_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(

@@ -162,7 +162,6 @@ class _Training:
             self._train_on_next_batch()
             self.stop_if_asked()
             self._after_step(self.steps_done)
-            self._roll_back_if_diverged(self.steps_done)
 
     def _is_over(self) -> bool:
         return self.steps_done >= self.settings.steps or self._is_patience_over()
@@ -241,7 +240,7 @@ class _Training:
         return interruption.is_asked
 
     def _after_step(self, step: int) -> None:
-        """Report, validate, synthesize samples and save, each if it is due after this step."""
+        """Report, validate, synthesize samples, and save or roll back, each if it is due after this step."""
         is_last = step == self.settings.steps
         validation = self.validation if step % self.settings.evaluate_every == 0 or is_last else None
         best = None
@@ -259,7 +258,10 @@ class _Training:
         elif step == 1 or step % self.settings.log_every == 0 or is_last:
             self._report(step)
         self.is_settled, self.before_evaluation = True, None
-        self._save_if_due(step, best)
+        if self.skips.in_a_row < self.settings.max_consecutive_skips:
+            self._save_if_due(step, best)
+        else:
+            self._roll_back(step)
 
     def _report(self, step: int) -> None:
         window, is_skipped = self.window, self.window.column("is_skipped") != 0.0
@@ -357,13 +359,11 @@ class _Training:
             arrays = {name: variable.numpy() for name, variable in self.variables.items()}
         return Snapshot(self.steps_done, arrays, state, best)
 
-    def _roll_back_if_diverged(self, step: int) -> None:
+    def _roll_back(self, step: int) -> None:
         """After too many skipped updates, go back to the last finite checkpoint with half the learning rate, once.
 
         The data stream continues where it is. Raises TrainingError the second time, or if there is no such checkpoint.
         """
-        if self.skips.in_a_row < self.settings.max_consecutive_skips:
-            return
         context = self.context
         limit = f"training.max_consecutive_skips={self.settings.max_consecutive_skips}"
         found = f"step {step}: {self.skips.in_a_row} updates in a row were not finite ({limit})"
