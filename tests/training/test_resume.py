@@ -170,18 +170,20 @@ def test_a_damaged_newest_checkpoint_is_logged_and_the_one_before_it_used(
     assert read_metrics(run) == read_metrics(whole[0])
 
 
-def test_a_run_that_patience_stopped_goes_on_with_more_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("changed", [{"steps": 30}, {"learning_rate": 0.5}])
+def test_a_run_that_patience_stopped_goes_on_with_another_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, float]
+) -> None:
     def evaluate(self: TinyValidation, before_batch: Callable[[], None]) -> dict[str, float]:
         before_batch()
         self.evaluations += 1
         return {"loss": float(self.evaluations)}
 
     monkeypatch.setattr(TinyValidation, "evaluate", evaluate)
-    config = config_with(steps=20, evaluate_every=1, patience=3)
-    assert resume_and_train(tmp_path, TinySource(), config)["steps"] == 4
-    assert resume_and_train(tmp_path, TinySource(), config)["steps"] == 4
-    longer = config_with(steps=30, evaluate_every=1, patience=3)
-    ended = resume_and_train(tmp_path, TinySource(), longer, allowed=("training.steps",))
+    settings = {"steps": 20, "evaluate_every": 1, "patience": 3}
+    assert resume_and_train(tmp_path, TinySource(), config_with(**settings))["steps"] == 4
+    assert resume_and_train(tmp_path, TinySource(), config_with(**settings))["steps"] == 4
+    ended = resume_and_train(tmp_path, TinySource(), config_with(**settings | changed), allowed=("training",))
     assert (ended["steps"], ended["stopped_early"], ended["best"]["step"]) == (7, True, 1)
 
 
@@ -234,10 +236,15 @@ def test_a_changed_order_of_clips_starts_the_next_epoch(
     assert logged[0] == f"{key} changed: going on with epoch 5, from its beginning"
 
 
-def test_a_changed_measure_begins_the_best_evaluation_anew(whole: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("section", "key", "value"), [("synthesis", "guidance", 1.5), ("model", "reference_frames", 16)]
+)
+def test_a_changed_measure_begins_the_best_evaluation_anew(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path, section: str, key: str, value: float
+) -> None:
     run, logged = copy(whole, tmp_path / "run"), list[str]()
-    config = RUN_CONFIG.with_settings("synthesis", guidance=1.5)
-    resumption = resume(run, TinySource(), config, ("synthesis",), logged.append)  # type: ignore[arg-type]
+    config = RUN_CONFIG.with_settings(section, **{key: value})
+    resumption = resume(run, TinySource(), config, (section,), logged.append)  # type: ignore[arg-type]
     assert resumption is not None
     assert (resumption.state.best, resumption.state.best_on_disk) == (BestEvaluation(), None)
     assert logged[0].startswith("the best evaluation so far, of step ")

@@ -1,7 +1,6 @@
 """Skipped updates, and the roll-back of a run with too many in a row. The step is one number here."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +145,8 @@ def test_a_resumed_run_that_rolls_back_keeps_its_own_clips_and_batches_and_best_
     checkpoint = load_checkpoint(tmp_path)
     assert checkpoint.state is not None
     assert (checkpoint.state.records, checkpoint.state.batch_rows) == ("other clips", (4,))
+    # That of step 5 was lower, on other clips.
+    assert summary["best"] == {"step": 12, "metric": "loss", "value": 5.0}
 
 
 @pytest.mark.parametrize("keep", [1, 2])
@@ -177,9 +178,9 @@ def test_sound_checkpoints_between_two_reports_stay_while_updates_are_skipped(tm
 def test_a_roll_back_names_a_damaged_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load_newest_finite, damaged = loop.load_newest_finite, tmp_path / "checkpoints" / "step-00000005"
 
-    def damage_and_look(run: Path, say: Callable[[str], None]) -> Any:
+    def damage_and_look(*arguments: Any) -> Any:
         (damaged / "state.json").write_bytes(b"{}")
-        return load_newest_finite(run, say)
+        return load_newest_finite(*arguments)
 
     monkeypatch.setattr(loop, "load_newest_finite", damage_and_look)
     summary = resume_and_train(tmp_path, lost(6, 7, 8, 9), config_with(max_consecutive_skips=3))
@@ -211,8 +212,8 @@ def test_a_second_divergence_ends_the_run_without_a_checkpoint(tmp_path: Path, s
         TrainingError, match=r"step 9: 4 updates in a row .* after it had been rolled back at step 9; lower training"
     ):
         resume_and_train(tmp_path, lost(6, 7, 8, 9, 10, 11, 12, 13), config)
-
     assert load_checkpoint(tmp_path).step == 5
+
 
 def test_a_divergence_before_the_first_checkpoint_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(

@@ -1,7 +1,5 @@
 """The stream of batches that training reads: all buckets mixed, from a cache (cached.py) or a corpus (online.py)."""
 
-import dataclasses
-import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xtts_pipeline.cache.format.identity import CacheIdentity
-from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, manifest_bytes, record_spec
+from xtts_pipeline.cache.format.identity import CacheIdentity, records_digest
+from xtts_pipeline.cache.format.manifest import Manifest, bucket_specs, record_spec
 from xtts_pipeline.cache.format.schema import RecordSpec
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.batching import to_batch
@@ -107,10 +105,8 @@ class Source(ABC):
         return sum(self.manifest.split_records("train", bucket) > 0 for bucket in range(len(self.specs)))
 
     def records_digest(self) -> str:
-        """Return a digest of the records and their files, without waves; caches with equal digests are read alike."""
-        settings = self.manifest.cache.model_copy(update={"store_waves": False})
-        manifest = dataclasses.replace(self.manifest, cache=settings, waves=())
-        return hashlib.sha256(manifest_bytes(manifest)).hexdigest()
+        """Return the digest of what this source reads."""
+        return records_digest(self.manifest)
 
     def order(
         self,

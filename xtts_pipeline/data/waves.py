@@ -4,7 +4,6 @@ The clips of all buckets are one stream, in an order that depends on seed and ep
 shape, so a cache with buckets needs one signature.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from xtts_pipeline.audio.mel import PCM_SCALE
+from xtts_pipeline.cache.format.identity import records_digest
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
-from xtts_pipeline.cache.format.manifest import Manifest, manifest_bytes
+from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.config.schema import Config, DataConfig
 from xtts_pipeline.data.cached import CachedSource, RecordReader
@@ -84,8 +84,8 @@ class WaveSource(CachedSource):
         )
 
     def records_digest(self) -> str:
-        """Return a digest of the records and their files; caches with equal digests are read alike."""
-        return hashlib.sha256(manifest_bytes(self.manifest)).hexdigest()
+        """Return the digest of what this source reads."""
+        return records_digest(self.manifest, with_waves=True)
 
     @property
     def filled_buckets(self) -> int:

@@ -372,18 +372,19 @@ class _Training:
             raise TrainingError(f"{found}, after it had been rolled back at step {self.rolled_back_at_step}; {remedy}")
         self._warn_not_saved(context.saver.drain())
         context.distribution.barrier()
-        checkpoint = load_newest_finite(context.folder, self.warn)
-        if checkpoint is None or checkpoint.state is None:
+        earlier = load_newest_finite(context.folder, self.config, self.state.records, self.warn)
+        if earlier is None:
             raise TrainingError(f"{found}, and there is no checkpoint to go back to; {remedy}")
         restore_step(self.variables, checkpoint)
         self.task.step.rate_factor.assign(ROLL_BACK_RATE)
         context.distribution.barrier()
+        checkpoint, state = earlier.checkpoint, earlier.state
         if context.is_chief:
             remove_after(context.folder, checkpoint.step)
-        context.metrics.rewind(checkpoint.step, checkpoint.state.file_bytes.get(METRICS_NAME, 0))
+        context.metrics.rewind(checkpoint.step, state.file_bytes.get(METRICS_NAME, 0))
         context.media.rewind()
         self.steps_done = context.saver.saved_step = checkpoint.step
-        self._load_state(checkpoint.state.rolled_back(self.state))
+        self._load_state(state.rolled_back(self.state))
         context.saver.restore_best()
         self.rolled_back_at_step, self.skips.in_a_row = step, 0
         rate = f"{ROLL_BACK_RATE:g} of the learning rate"

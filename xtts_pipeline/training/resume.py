@@ -29,12 +29,12 @@ from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribut
 from xtts_pipeline.training.settings import RECORDS_KEY, Changes, changed_settings, check_changes
 from xtts_pipeline.training.vocoder.step import VocoderStep
 
-# If one of these changes, the batches of an epoch change, so the rest of the current epoch cannot be continued.
 # Settings of what an evaluation measures.
 _MEASURE_KEYS = frozenset(
     {
         "training.seed",
         "training.sample_sentences",
+        "model.reference_frames",
         "vocoder.mel_weight",
         "vocoder.spectral_weight",
         "vocoder.spectral_sizes",
@@ -45,6 +45,7 @@ _MEASURE_KEYS = frozenset(
         "synthesis.max_frames_per_token",
     }
 )
+# If one of these changes, the batches of an epoch change, so the rest of the current epoch cannot be continued.
 _ORDER_KEYS = frozenset(
     {
         "training.seed",
@@ -136,10 +137,11 @@ def _check_window(checkpoint: Checkpoint) -> None:
         raise DamagedCheckpointError(f"{checkpoint.folder}: {problem}; use an earlier step")
 
 
-def load_newest_finite(run: Path, log: Callable[[str], None]) -> Checkpoint | None:
+def load_newest_finite(run: Path, config: Config, records: str, log: Callable[[str], None]) -> Resumption | None:
     """Return the newest intact checkpoint to roll back to, or None. Damaged checkpoints are logged.
 
-    Its last update was finite, and its state is settled: what a roll-back adds to a state needs new weights.
+    Its last update was finite, and its state is settled: what a roll-back adds to a state needs new weights. Its best
+    evaluation is as the run's settings and records continue it.
     """
     for folder in reversed(checkpoint_folders(run)):
         try:
@@ -149,7 +151,8 @@ def load_newest_finite(run: Path, log: Callable[[str], None]) -> Checkpoint | No
             continue
         state = checkpoint.state
         if state is not None and state.is_last_update_finite and state.is_settled:
-            return checkpoint
+            changes = _find_changes(checkpoint, state, config, records)
+            return Resumption(checkpoint, _continue_best(state, changes, config))
     return None
 
 
@@ -159,10 +162,8 @@ def _apply_settings(
     """Return the checkpoint's state as the command's settings continue it; raise as `resume` does."""
     checkpoint, state = newest.checkpoint, newest.state
     check_same_cache(checkpoint, source.manifest)
-    changes = changed_settings(checkpoint.config, config)
     records = source.records_digest()
-    if records != state.records:
-        changes[RECORDS_KEY] = (f"clips {state.records[:8]}", f"clips {records[:8]}")
+    changes = _find_changes(checkpoint, state, config, records)
     check_changes(run, _new_changes(run, changes, config), allowed)
     if config.training.steps < checkpoint.step:
         raise ConfigError(
@@ -173,14 +174,31 @@ def _apply_settings(
         position = StreamPosition(state.position.epoch + 1, 0)
         state = replace(state, records=records, position=position, window=state.window_without_clips)
         log(f"{', '.join(changed_order)} changed: going on with epoch {position.epoch}, from its beginning")
-    if changes.keys() & {RECORDS_KEY, *_MEASURE_KEYS} and state.best.step:
-        # Its value is that of other validation clips, or of another measure.
+    continued = _continue_best(state, changes, config)
+    if continued.best.step != state.best.step:
         log(f"the best evaluation so far, of step {state.best.step}, no longer counts: the next one begins anew")
-        state = replace(state, best=BestEvaluation(), best_on_disk=None)
-    if changes.keys() & {"training.steps", "training.patience"}:
+    return Resumption(checkpoint, continued.resumed(checkpoint.step))
+
+
+def _find_changes(checkpoint: Checkpoint, state: RunState, config: Config, records: str) -> Changes:
+    """Return the settings that have changed since the checkpoint, and the clips if they have."""
+    changes = changed_settings(checkpoint.config, config)
+    if records != state.records:
+        changes[RECORDS_KEY] = (f"clips {state.records[:8]}", f"clips {records[:8]}")
+    return changes
+
+
+def _continue_best(state: RunState, changes: Changes, config: Config) -> RunState:
+    """Return the state with the best evaluation, and the evaluations since then, that count after the changes."""
+    if changes.keys() & {RECORDS_KEY, *_MEASURE_KEYS}:
+        # Its value is that of other validation clips, or of another measure.
+        return replace(state, best=BestEvaluation(), best_on_disk=None)
+    patience = config.training.patience
+    is_stopped = patience is not None and state.best.evaluations_without >= patience
+    if changes.keys() & {"training.steps", "training.patience"} or (changes and is_stopped):
         # Patience may have stopped the run, which goes on now.
-        state = replace(state, best=replace(state.best, evaluations_without=0))
-    return Resumption(checkpoint, state.resumed(checkpoint.step))
+        return replace(state, best=replace(state.best, evaluations_without=0))
+    return state
 
 
 def _new_changes(run: Path, changes: Changes, config: Config) -> Changes:

@@ -241,6 +241,20 @@ def test_a_finished_run_says_so_and_trains_nothing(
     assert capsys.readouterr().err == said
 
 
+def test_a_run_that_patience_stopped_goes_on_with_other_clips_alone(
+    stopped: tuple[Path, Path], tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, run = stopped
+    (run / "summary.json").write_text(json.dumps({**SUMMARY, "steps": 1, "stopped_early": True}))
+    write_cache(tmp_path / "other", train=24)
+    begun: list[int] = []
+    monkeypatch.setattr(loop, "run", lambda context: begun.append(context.resumption.checkpoint.step) or {})
+    begin(cache, run, resume=True, allow_change=("cache",))
+    assert begun == []
+    begin(tmp_path / "other", run, resume=True, allow_change=("cache",))
+    assert begun == [1]
+
+
 @pytest.mark.parametrize("damage", [lose_state, lose_weights, cut_weights, lose_run_state])
 def test_a_finished_run_whose_last_checkpoint_is_damaged_goes_on_from_the_one_before(
     stopped: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]

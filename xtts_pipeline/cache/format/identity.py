@@ -1,9 +1,22 @@
-"""What a model must know of the cache that it was trained on, so that it can speak without the cache."""
+"""What a model and its run must know of their cache, so that the model speaks without it and the run knows it again."""
 
+import hashlib
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from xtts_pipeline.cache.format.manifest import Manifest, manifest_bytes
 from xtts_pipeline.cache.format.schema import RecordSpec
+
+
+def records_digest(manifest: Manifest, *, with_waves: bool = False) -> str:
+    """Return a digest of the records and their files; caches with equal digests are read alike.
+
+    Only the training of a vocoder reads waves; without them, caches that differ in them alone have equal digests.
+    """
+    if not with_waves:
+        settings = manifest.cache.model_copy(update={"store_waves": False})
+        manifest = replace(manifest, cache=settings, waves=())
+    return hashlib.sha256(manifest_bytes(manifest)).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import click
 
 from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.format.contents import require_recorded_mels, require_waves
+from xtts_pipeline.cache.format.identity import records_digest
 from xtts_pipeline.cache.format.manifest import REJECTED_NAME, Manifest, load_manifest
 from xtts_pipeline.cache.verify.verify import require_whole
 from xtts_pipeline.cli.commands.cache import stage as stage_cache
@@ -46,7 +47,14 @@ from xtts_pipeline.training.checkpoints.run_folder import (
     remove_start,
     similar_run,
 )
-from xtts_pipeline.training.checkpoints.state import NetworkKind, is_whole, network_of, read_settings, require_network
+from xtts_pipeline.training.checkpoints.state import (
+    NetworkKind,
+    is_whole,
+    network_of,
+    read_run_state,
+    read_settings,
+    require_network,
+)
 from xtts_pipeline.training.checkpoints.summary import read_summary
 from xtts_pipeline.training.checks import (
     available_memory,
@@ -60,7 +68,13 @@ from xtts_pipeline.training.checks import (
 from xtts_pipeline.training.distributed.cluster import WAIT_WORKERS_SECONDS, Cluster, find_cluster
 from xtts_pipeline.training.monitoring.startup import StartupTimer
 from xtts_pipeline.training.plan import RunPlan, batch_shares, device_count
-from xtts_pipeline.training.settings import changed_settings, check_allowed_keys, check_changes, training_config
+from xtts_pipeline.training.settings import (
+    RECORDS_KEY,
+    changed_settings,
+    check_allowed_keys,
+    check_changes,
+    training_config,
+)
 from xtts_pipeline.training.vocoder.checks import describe_crops
 
 
@@ -163,7 +177,8 @@ def run_training(
     )
     if network == "acoustic":
         check_enough_records(data, manifest, config, batch_shares(cluster, devices))
-    if previous is not None and (finished := _finished_summary(run, previous, config, allowed, network)) is not None:
+    finished = None if previous is None else _finished_summary(run, previous, config, allowed, network, manifest)
+    if finished is not None:
         if cluster is None or cluster.index == 0:
             echo_line(f"already finished: {run} has taken {finished['steps']} steps; a larger --steps continues it")
         return run, finished
@@ -310,7 +325,7 @@ def _survey_data(
 
 
 def _finished_summary(
-    run: Path, previous: Config, config: Config, allowed: frozenset[str], network: NetworkKind
+    run: Path, previous: Config, config: Config, allowed: frozenset[str], network: NetworkKind, manifest: Manifest
 ) -> dict[str, Any] | None:
     """Return the summary of a run that is over and needs no more steps, or None; `resume` checks one in between."""
     changes, summary = changed_settings(previous, config), read_summary(run)
@@ -319,9 +334,19 @@ def _finished_summary(
     if summary is None:
         return None
     require_network(run, summary["network"], network)
-    is_enough = config.training.steps <= summary["steps"] or (summary["stopped_early"] and not changes)
-    # `resume` goes back behind a damaged checkpoint.
-    return summary if is_enough and is_whole(run) else None
+    if not is_whole(run):
+        return None  # `resume` goes back behind a damaged checkpoint
+    if config.training.steps <= summary["steps"]:
+        return summary
+    is_changed = changes or (RECORDS_KEY in allowed and _has_other_records(run, network, manifest))
+    return summary if summary["stopped_early"] and not is_changed else None
+
+
+def _has_other_records(run: Path, network: NetworkKind, manifest: Manifest) -> bool:
+    """Return whether the newest checkpoint of the run, if it has one, is of other records than the manifest's."""
+    states = [read_run_state(folder).run for folder in checkpoint_folders(run)[-1:]]
+    digest = records_digest(manifest, with_waves=network == "vocoder")
+    return any(state is not None and state.records != digest for state in states)
 
 
 def _check_tuning(plan: RunPlan, *, is_staged: bool) -> None:
