@@ -110,6 +110,30 @@ def test_a_last_evaluation_that_was_interrupted_is_kept_when_the_run_goes_on(
     assert [line["step"] for line in read_metrics(tmp_path) if line["split"] == "val"] == [5, 7, 10, 12]
 
 
+def test_a_step_saved_by_an_interruption_is_not_followed_by_another_checkpoint(tmp_path: Path) -> None:
+    config = config_with(evaluate_every=100, keep_checkpoints=9)
+    with pytest.raises(InterruptedRunError, match="interrupted after step 4, which is saved"):
+        resume_and_train(tmp_path, TinySource(), config, AskedAtCheck(3))
+    resume_and_train(tmp_path, TinySource(), config)
+    steps = [int(folder.name.removeprefix("step-")) for folder in checkpoint_folders(tmp_path)]
+    assert steps[0] == 4
+    assert 5 not in steps
+
+
+def test_a_run_whose_last_state_the_disk_refuses_is_not_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise CheckpointError("no space left")
+
+    config = config_with(steps=4)
+    with pytest.raises(InterruptedRunError, match="interrupted after step 4, which is saved"):
+        resume_and_train(tmp_path, TinySource(), config, AskedAtCheck(3))
+    with monkeypatch.context() as patched:
+        patched.setattr(saving, "replace_state", refuse)
+        with pytest.raises(CheckpointError, match="no space left"):
+            resume_and_train(tmp_path, TinySource(), config)
+    assert resume_and_train(tmp_path, TinySource(), config)["best"] == {"step": 4, "metric": "loss", "value": 3.0}
+
+
 @pytest.mark.parametrize(("place", "call", "saved"), [(TinyStep, "__call__", 3), (TinyValidation, "evaluate", 5)])
 def test_an_interruption_that_stops_the_compiler_too_saves_the_run(
     whole: tuple[Path, dict[str, Any]],

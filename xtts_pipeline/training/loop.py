@@ -311,8 +311,9 @@ class _Training:
         self._warn_not_saved([saver.poll()])
         is_due = self.clock.is_due(step)
         if step == saver.saved_step:
-            # Saved by an interruption, before this was done.
-            self._warn_not_saved(saver.settle(self._run_state(best), best))
+            # Saved by an earlier process, before this was done.
+            self._warn_not_saved([saver.settle(self._run_state(best), best, is_last=is_over)])
+            self.clock.restart()
         # Sound checkpoints must not give way to one whose last update was skipped.
         elif is_over or (is_due and not saver.is_busy and self._run_state().is_last_update_finite):
             self._save(self._snapshot(self._run_state(best), best))

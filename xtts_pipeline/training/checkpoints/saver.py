@@ -112,18 +112,20 @@ class CheckpointSaver:
         if outcomes and outcomes[-1] is not None:
             raise CheckpointError(outcomes[-1])
 
-    def settle(self, state: RunState, best: BestEvaluation | None) -> list[str | None]:
+    def settle(self, state: RunState, best: BestEvaluation | None, *, is_last: bool) -> str | None:
         """Give the checkpoint of `saved_step`, whose weights stay, the state after what was due; wait until it is done.
 
-        With `best` it becomes the best one. Returns outcomes as `drain` does.
+        With `best` it becomes the best one. No snapshot may be in progress. Returns why it could not be written, or
+        None; raises CheckpointError instead if it is the run's last.
         """
-        outcomes = self.drain()
         try:
             self._settle(state, best)
         except CheckpointError as error:
-            return [*outcomes, str(error)]
+            if is_last:
+                raise
+            return str(error)
         self.saved_best = best or self.saved_best
-        return outcomes
+        return None
 
     def _settle(self, state: RunState, best: BestEvaluation | None) -> None:
         self._flush()
