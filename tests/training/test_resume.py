@@ -134,6 +134,19 @@ def test_a_run_whose_last_state_the_disk_refuses_is_not_over(tmp_path: Path, mon
     assert resume_and_train(tmp_path, TinySource(), config)["best"] == {"step": 4, "metric": "loss", "value": 3.0}
 
 
+@pytest.mark.parametrize(("log_every", "reports"), [(2, [1, 2, 4]), (3, [1, 3, 4])])
+def test_a_run_that_is_to_end_at_a_saved_step_has_its_last_report_and_evaluation(
+    tmp_path: Path, log_every: int, reports: list[int]
+) -> None:
+    with pytest.raises(Killed):
+        resume_and_train(tmp_path, TinySource(kill_after=5), config_with(log_every=log_every, evaluate_every=100))
+    config = config_with(log_every=log_every, evaluate_every=100, steps=4)
+    ended = resume_and_train(tmp_path, TinySource(), config, allowed=("training.steps",))
+    assert (ended["steps"], ended["best"]) == (4, {"step": 4, "metric": "loss", "value": 3.0})
+    assert [line["step"] for line in read_metrics(tmp_path) if line["split"] == "train"] == reports
+    assert [line["step"] for line in read_metrics(tmp_path) if line["split"] == "val"] == [4]
+
+
 @pytest.mark.parametrize(("place", "call", "saved"), [(TinyStep, "__call__", 3), (TinyValidation, "evaluate", 5)])
 def test_an_interruption_that_stops_the_compiler_too_saves_the_run(
     whole: tuple[Path, dict[str, Any]],

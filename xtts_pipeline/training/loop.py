@@ -264,6 +264,8 @@ class _Training:
             self._roll_back(step)
 
     def _report(self, step: int) -> None:
+        if step == self.reported_step:
+            return  # by an earlier process
         window, is_skipped = self.window, self.window.column("is_skipped") != 0.0
         numbers = window.means(~is_skipped)
         del numbers["mel_frames"], numbers["is_skipped"]
@@ -376,10 +378,10 @@ class _Training:
         earlier = load_newest_finite(context.folder, self.config, self.state.records, self.warn)
         if earlier is None:
             raise TrainingError(f"{found}, and there is no checkpoint to go back to; {remedy}")
+        checkpoint, state = earlier.checkpoint, earlier.state
         restore_step(self.variables, checkpoint)
         self.task.step.rate_factor.assign(ROLL_BACK_RATE)
         context.distribution.barrier()
-        checkpoint, state = earlier.checkpoint, earlier.state
         if context.is_chief:
             remove_after(context.folder, checkpoint.step)
         context.metrics.rewind(checkpoint.step, state.file_bytes.get(METRICS_NAME, 0))

@@ -174,6 +174,10 @@ def _apply_settings(
         position = StreamPosition(state.position.epoch + 1, 0)
         state = replace(state, records=records, position=position, window=state.window_without_clips)
         log(f"{', '.join(changed_order)} changed: going on with epoch {position.epoch}, from its beginning")
+    was, step = checkpoint.config.training, checkpoint.step
+    if config.training.steps == step != was.steps and step % was.evaluate_every:
+        # The run now ends here, where its last evaluation has not been due.
+        state = replace(state, is_settled=False)
     continued = _continue_best(state, changes, config)
     if continued.best.step != state.best.step:
         log(f"the best evaluation so far, of step {state.best.step}, no longer counts: the next one begins anew")
