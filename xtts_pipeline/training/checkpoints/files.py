@@ -182,9 +182,8 @@ def _checkpoint_files(
     network: NetworkKind,
 ) -> dict[str, bytes]:
     """Return the content of a checkpoint's files by name."""
-    weights = save(
-        {name: np.asarray(array) for name, array in arrays.items()}
-    )  # a variable without axes gives a number
+    # The value of a variable without axes is a number, which safetensors refuses.
+    weights = save({name: np.asarray(array) for name, array in arrays.items()})
     digest = digest_of(weights)
     content = SavedState(CHECKPOINT_VERSION, __version__, tf.__version__, step, digest, config, cache, state, network)
     return {WEIGHTS_NAME: weights, STATE_NAME: seal_json(state_to_json(content))}
