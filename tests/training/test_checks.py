@@ -141,16 +141,16 @@ def test_features_that_are_kept_count(manifest: Manifest) -> None:
 )
 def test_a_setting_that_does_nothing_is_said(network: Any, section: Any, setting: dict[str, float], said: str) -> None:
     config = Config().with_settings("model", voice_latents=0)
-    assert idle_settings(config, network) == []
-    assert said in "".join(idle_settings(config.with_settings(section, **setting), network))
+    assert idle_settings(config, network, is_cached=True) == []
+    assert said in "".join(idle_settings(config.with_settings(section, **setting), network, is_cached=True))
 
 
 def test_settings_of_the_vocoder_do_nothing_for_an_acoustic_model() -> None:
     config = load_config(["vocoder"])
-    assert idle_settings(config, "vocoder") == []
-    (line,) = idle_settings(config, "acoustic")
+    assert idle_settings(config, "vocoder", is_cached=True) == []
+    (line,) = idle_settings(config, "acoustic", is_cached=True)
     assert line == "warning: this trains an acoustic model; settings of `vocoder` are for `xtts train-vocoder`"
-    assert idle_settings(load_config(base=config.model_dump(mode="json")), "acoustic") == []
+    assert idle_settings(load_config(base=config.model_dump(mode="json")), "acoustic", is_cached=True) == []
 
 
 def test_check_memory_false_skips_the_check(manifest: Manifest) -> None:

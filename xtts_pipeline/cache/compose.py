@@ -204,7 +204,7 @@ def _rejections(
 ) -> list[Rejection]:
     """Return the rejected rows of the sources and what is left out here; no excluded row with an id that is kept.
 
-    Parts of one cache have rows in common: each is returned as often as the source has it that has it most often.
+    Parts of one cache have rows in common. A row is returned as many times as it occurs in the source that has it most.
     """
     rows: list[Rejection] = []
     returned: Counter[tuple[str, ...]] = Counter()

@@ -28,7 +28,7 @@ _COUNTRIES = {"cn": "zh", "jp": "ja", "cz": "cs", "gr": "el", "dk": "da"}
 _NOT_A_LANGUAGE = frozenset(["und", "mul", "mis", "zxx"])
 _TAG = re.compile(r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{1,8})*")
 MAX_SHOWN = 40
-_LONGEST_LANGUAGE = 80
+_LONGEST_LANGUAGE = 80  # of a tag or name that is compared with others
 
 
 def canonical_language(written: str, *, with_hint: bool = True) -> str:

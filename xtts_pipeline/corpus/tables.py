@@ -161,11 +161,12 @@ def _fields(line: str, header: TableHeader) -> list[str] | str:
             for field in line.split(header.delimiter)
         ]
     problem = ""
-    # A field may be quoted behind a space; else a quote there is text. So are all spaces of a text to the line's end.
+    # A quote behind a space opens a quoted field if the line can then be read. A text to the line's end keeps its
+    # spaces.
     for skips_space in (not header.takes_rest, False):
         try:
-            row = csv.reader([line], delimiter=header.delimiter, strict=True, skipinitialspace=skips_space)
-            fields = next(row)
+            reader = csv.reader([line], delimiter=header.delimiter, strict=True, skipinitialspace=skips_space)
+            fields = next(reader)
         except csv.Error as error:
             problem = str(error)
             continue

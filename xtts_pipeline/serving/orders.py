@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from xtts_pipeline.inference.speech import SpeechStream
     from xtts_pipeline.inference.synthesizer import Synthesizer
 
+# Of what a client sent, in an error.
 QUOTED_CHARACTERS = 80
 
 

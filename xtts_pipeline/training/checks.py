@@ -98,7 +98,7 @@ def slow_settings(training: TrainingConfig) -> list[str]:
     return []
 
 
-def idle_settings(config: Config, network: NetworkKind, *, is_cached: bool = True) -> list[str]:
+def idle_settings(config: Config, network: NetworkKind, *, is_cached: bool) -> list[str]:
     """Return a line for each setting that is on and does nothing for this network, or for a cache."""
     if network == "vocoder":
         return ["warning: augmentation changes the clips of `xtts train` alone"] if config.augmentation.is_on else []

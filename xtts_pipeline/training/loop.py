@@ -265,7 +265,7 @@ class _Training:
 
     def _report(self, step: int) -> None:
         if step == self.reported_step:
-            return  # by an earlier process
+            return  # an earlier process has reported it
         window, is_skipped = self.window, self.window.column("is_skipped") != 0.0
         numbers = window.means(~is_skipped)
         del numbers["mel_frames"], numbers["is_skipped"]

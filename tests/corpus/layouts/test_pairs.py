@@ -80,8 +80,9 @@ def test_a_sound_and_its_text_fit_in_either_form_of_unicode(tmp_path: Path) -> N
 def test_a_folder_that_lies_too_deep_is_rejected(tmp_path: Path) -> None:
     text_beside_sound(tmp_path)
     text_beside_sound(tmp_path / "1/2/3/4/5/6/7/8/9")
+    (tmp_path / "1/2/3/4/5/6/7/8/without sounds").mkdir()
     corpus = read_corpus(tmp_path)
     assert len(corpus.utterances) == len(CLIPS)
     assert [(row.where, row.reason, row.detail) for row in corpus.rejections] == [
-        ("1/2/3/4/5/6/7/8/9", Reason.BAD_ROW, "lies over 8 folders deep; its files are not read")
+        ("1/2/3/4/5/6/7/8/9", Reason.BAD_ROW, "lies over 8 folders deep; its sounds are not read")
     ]

@@ -62,7 +62,7 @@ def run_demo(output: Path, data: Path | None, steps: int | None, reading: ReadOp
     """
     started = time.monotonic()
     corpus, run = data or output / "corpus", next_run_folder(output / "runs")
-    # Each corpus has a cache of its own, since a cache of another corpus is refused.
+    # A cache of another corpus is refused; only folders of one name share one.
     cache = output / ("cache" if data is None else f"cache-{own_name(data)}")
     speech, picture = output / "speech.wav", output / "speech.png"
     if data is None:

@@ -75,8 +75,8 @@ def _read_folder(folder: str, rows: RowCollector, depth: int) -> None:
     for name in folders:
         if depth < MAX_DEPTH:
             _read_folder(prefix + name, rows, depth + 1)
-        else:
-            detail = f"lies over {MAX_DEPTH} folders deep; its files are not read"
+        elif any(sounds_among(found) for _, _, found in os.walk(rows.root / prefix / name)):
+            detail = f"lies over {MAX_DEPTH} folders deep; its sounds are not read"
             rows.reject(prefix + name, Reason.BAD_ROW, detail)
 
 
