@@ -310,6 +310,8 @@ En 2 h 05 min 30 s.
     en deux heures cinq minutes trente secondes.
 Ouvert de 9h30 - 12h30, de 9:00 - 18:00.
     ouvert de neuf heures trente à douze heures trente, de neuf heures à dix-huit heures.
+Dès 10h30 - 2 hommes, 18h00 - 3 heures de route, de 9h30 - 12 h.
+    dès dix heures trente - deux hommes, dix-huit heures - trois heures de route, de neuf heures trente à douze heures.
 Le 12/05/2020 - 12:30.
     le douze mai deux mille vingt - douze heures trente.
 1 ou 2 fois, 1 petite fille et 1 ou 2 jours, dès le 3 avr. 2020.
