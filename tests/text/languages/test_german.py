@@ -346,6 +346,8 @@ Der 3-1 Sieg, das 1:1 Unentschieden, ein 3 : 2.
     der drei zu eins sieg, das eins zu eins unentschieden, ein drei zu zwei.
 Die 1-Zimmer-Wohnung und das Formel-1-Rennen.
     die ein-zimmer-wohnung und das formel-eins-rennen.
+Die 2:1-Heim-Niederlage um 8 : 30 Uhr in Raum 1-Ost-Nord.
+    die zwei zu eins-heim-niederlage um acht : dreißig uhr in raum eins-ost-nord.
 Ein 3er BMW, ein 5er-Pack und lauter 1er auf dem 8000er.
     ein dreier bmw, ein fünfer-pack und lauter einser auf dem achttausender.
 Der CO₂-Ausstoß sinkt, von CO₂ 400 ppm auf 10₁₀.

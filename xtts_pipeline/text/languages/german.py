@@ -100,7 +100,7 @@ _RESULT = re.compile(
     r"(?:(?<=mit )|(?<=gewann )|(?<=gewannen )|(?<=siegte )|(?<=siegten )|(?<=verlor )|(?<=unterlag )|(?<=endete )"
     r"|(?<=zum )|(?<=beim ))(\d{1,3}):(\d\d)(?!\d|:| Uhr| ?h(?!\w))"
 )
-_SPACED_SCORE = re.compile(r"(?<![\w.,:])(\d{1,3}) : (?=\d{1,3}(?:\.\d{3}){0,2}(?![\w:]|[.,]\d| ?=))")
+_SPACED_SCORE = re.compile(r"(?<![\w.,:])(\d{1,3}) : (?=\d{1,3}(?:\.\d{3}){0,2}(?![\w:]|[.,]\d| ?=| ?Uhr))")
 _DURATION = re.compile(
     r"(?<![\w:.,])(?:(\d{1,2}):)?(\d{1,2}):([0-5]\d)"
     r"(?:(,\d{1,3})(?![\w:])|(?= (?:Minuten|Min\.?|min|Stunden|Std\.?)(?!\w)))"
@@ -112,8 +112,10 @@ _PERCENT_JOINED = re.compile(r"(?<![\w.,])(\d{1,6}) ?%(?=ig)")
 _POSTAL_CODE = re.compile(r"(?<=, )\d{5}(?= [A-ZÄÖÜ])")
 # Also a 3er BMW, and a summit of the 8000er.
 _DECADE = re.compile(r"(?<![\w.,])([1-9]\d{0,3})(ern?)(?!\w)")
-# Of 1-Zimmer-Wohnung, but not of Formel-1-Rennen.
-_ONE_OF_COMPOUND = re.compile(r"(?<![\w.,-])(?<!Formel )1(?=-[A-ZÄÖÜ][a-zäöüß]{1,20}-[A-ZÄÖÜ])")
+# Of eine 1-Zimmer-Wohnung, but not of Formel-1-Rennen and Raum 1-Ost-Nord.
+_ONE_OF_COMPOUND = re.compile(
+    r"(?<!\w)((?:[Dd](?:ie|e[mnrs])|[Ee]ine?[mnrs]?|[a-zäöüß]{1,20}) |^)1(?=-[A-ZÄÖÜ][a-zäöüß]{1,20}-[A-ZÄÖÜ])"
+)
 _JOINED = re.compile(r"(?<![\w.,])(\d{1,6})(?:-(?=[a-zäöüß]{3})|(?=(?:mal|fach|jährig|köpfig|stellig)))")
 _TIMES = re.compile(r"(?<![\w.,])(\d{1,6}) ?x(?!\w)")
 _PHONE = re.compile(
@@ -125,9 +127,21 @@ _LEAST_PHONE_DIGITS = 7
 # The S. of § 5 Abs. 1 S. 2 is no page.
 _SENTENCE_OF_LAW = re.compile(r"(?:(?<=Abs\. \d)|(?<=Abs\. \d\d)) S\.(?= \d)")
 _SO_CALLED = re.compile(r"(?<=\b[dD]e[mns] )sog\.(?= )")
-_JOINED_MONTH = re.compile(
-    r"(?<=\d\.)(?=(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b)"
+_MONTHS = (
+    "Januar",
+    "Februar",
+    "März",
+    "April",
+    "Mai",
+    "Juni",
+    "Juli",
+    "August",
+    "September",
+    "Oktober",
+    "November",
+    "Dezember",
 )
+_JOINED_MONTH = re.compile(rf"(?<=\d\.)(?=(?:{'|'.join(_MONTHS)})\b)")
 _OR_MORE = re.compile(r" oder \d{1,4} [A-ZÄÖÜ]")
 _FRAU = re.compile(r"(?<![\w.])Fr\.(?= [A-ZÄÖÜ][a-zäöüß]{2})")
 
@@ -144,8 +158,7 @@ _WORDS = Vocabulary(
     power="hoch",
     million=Noun("Million", "Millionen", FEMININE),
     money="{whole} {cents}",
-    months=("Januar", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September",
-            "Oktober", "November", "Dezember"),
+    months=_MONTHS,
     digits=("null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"),
     abbreviations={
         "z. B.": "zum Beispiel", "d. h.": "das heißt", "u. a.": "unter anderem", "u. U.": "unter Umständen",
@@ -258,7 +271,7 @@ class German(Reading):
             (_DATE, lambda match: self.read_date(match, match[1], match[2], match[3])),
             (_ORDINALS, self._ordinals),
             (_DECADE, lambda match: f"{self.year(match[1])}{match[2]}"),
-            (_ONE_OF_COMPOUND, "ein"),
+            (_ONE_OF_COMPOUND, r"\1ein"),
             (_JOINED, lambda match: self.cardinal(int(match[1]), "cardinal-neuter")),
             (_PERCENT_JOINED, lambda match: f"{self.cardinal(int(match[1]), 'cardinal-neuter')}prozent"),
             (_TIMES, lambda match: f"{self.cardinal(int(match[1]), 'cardinal-neuter')}mal"),
