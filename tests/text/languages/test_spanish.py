@@ -310,6 +310,10 @@ Hoy hace 5º, a -5º en Ávila, a 3º bajo cero, y hace 2º de Derecho.
     hoy hace cinco grados, a menos cinco grados en ávila, a tres grados bajo cero, y hace segundo de derecho.
 Beatriz I, Rocky IV, la Zona II y el Plan I+D crecen.
     beatriz primera, rocky cuatro, la zona dos y el plan i más d crecen.
+Moctezuma II, Agustín I, la emperatriz Teófila II y el rey Kiro III; Kiro IV abdicó.
+    moctezuma segundo, agustín primero, la emperatriz teófila segunda y el rey kiro tercero; kiro cuarto abdicó.
+Tema I. Introducción. Marta I. Gil.
+    tema uno. introducción. marta i. gil.
 Entre 200.000 y 300 mil personas, entre 21 mil y 31 mil casas.
     entre doscientas mil y trescientas mil personas, entre veintiún mil y treinta y un mil casas.
 Son 200 o 300 veces, y 1 o 2 a la vez.

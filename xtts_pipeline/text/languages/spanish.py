@@ -51,7 +51,9 @@ _RULERS = _QUEENS | word_set(
     "Guillermo Ricardo Roberto Napoleón Hugo Carlomán Otón Conrado Rodolfo Segismundo Maximiliano Leopoldo Federico "
     "Alberto Balduino Rainiero Augusto Ladislao Casimiro Boleslao Miguel Boris Simeón Iván Constantino Teodosio "
     "Justiniano Gustavo Cristián Christian Haakon Harald Olaf Erico Darío Jerjes Artajerjes Ciro Nabucodonosor Ramsés "
-    "Seti Tutmosis Amenhotep Amenofis Ptolomeo Tolomeo Filipo Antíoco Seleuco Mitrídates Herodes Sebastián Menelik"
+    "Seti Tutmosis Amenhotep Amenofis Ptolomeo Tolomeo Filipo Antíoco Seleuco Mitrídates Herodes Sebastián Menelik "
+    "Moctezuma Agustín Dagoberto Fruela Alarico Clodoveo Canuto Teodorico Marcelo Sergio Estanislao Wenceslao Lotario "
+    "Tiberio Hasán Faruk Pipino Gelasio Lucio Nicéforo Basilio Valentiniano Pascual Anastasio Dámaso"
 )
 _NAME = r"(?<!\w)([A-ZÁÉÍÓÚÑ][a-záéíóúüñ]{2,20})"
 _CENTURY = re.compile(rf"(?<!\w)([Ss]iglos?|ss?\.) ?((?:{ROMAN})(?:(?:, | ?- ?| y | al | a )(?:{ROMAN})){{0,5}})")
@@ -61,6 +63,15 @@ _LABELS = (
 _THOUSANDS_OF = re.compile(r" mil ([^\W\d_]{1,30})")
 _LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) ({ROMAN})(?!')")
 _ROYAL = re.compile(rf"{_NAME} ({ROMAN})")
+_RULING = re.compile(
+    r"(?<!\w)(?:el|del|al|la) (?:rey|papa|emperador|zar|sultán|príncipe|duque|conde"
+    r"|(?P<feminine>reina|emperatriz|zarina|princesa|duquesa|condesa)) $",
+    re.IGNORECASE,
+)
+_LONGEST_RULING = 20
+_RULED = re.compile(r" (?:reinó|abdicó)(?!\w)")
+# Tema I. Introducción.
+_SECTIONS = word_set("apartado bloque categoría grupo lección módulo nivel parque sección tema unidad zona")
 # Programa I+D, Marta I. Gil.
 _AFTER_INITIAL = re.compile(r"\+| {1,2}más D(?!\w)|\. [A-ZÁÉÍÓÚÑ]")
 _ROMAN_ORDINAL = re.compile(
@@ -314,9 +325,12 @@ class Spanish(Reading):
         name, numeral = match[1], match[2]
         if numeral in "XVL" and len(numeral) == 1 and name not in ("Carlos", "Alfonso", "Felipe", "Enrique", "Pío"):
             return match[0]
-        if name in _RULERS:
-            return f"{name} {self._ranked(roman_value(numeral), 'feminine' if name in _QUEENS else 'masculine')}"
+        title = _RULING.search(match.string[max(0, match.start() - _LONGEST_RULING) : match.start()])
+        if name in _RULERS or title or _RULED.match(match.string, match.end()):
+            is_feminine = name in _QUEENS or (title and title["feminine"])
+            return f"{name} {self._ranked(roman_value(numeral), 'feminine' if is_feminine else 'masculine')}"
         is_letter = numeral == "I" and _AFTER_INITIAL.match(match.string, match.end())
+        is_letter = is_letter and not (name.lower() in _SECTIONS and match.string.startswith(". ", match.end()))
         # Las III Jornadas have an ordinal.
         return match[0] if is_letter or name.lower() in _NOT_NOUNS else f"{name} {roman_value(numeral)}"
 
