@@ -75,6 +75,8 @@ def is_one_character(text: str) -> bool:
             ["In 1990.[12]", "She stayed.\u00b9", "He saw Op. 5 at Hwy. 10 and paid Rs. 500 to Warner Bros. Pictures."],
         ),
         ("en", ["Mme. Curie met Mlle. Roy at 5 Oak Rd.", "It rained."]),
+        ("en", ["A nice chap.", "5 left.", "She had an op.", "3 came.", "It is 300 Rs.", "20 paid."]),
+        ("de", ["Die Sinfonie op. 125.", "Er kam."]),
         ("en", ["Pvt. Fox saw Supt. Ray and Cpl. Day.", "The room is 12 ft. long."]),
         ("de", ["Das Essen, das ich mag.", "Mag. Huber und Dr. med. Wolf von M\u00fcller & Co. KG, Abt. B."]),
         ("es", ["El Arq. Gil y la Mtra. Paz vinieron con el Mtro. Sol.", "Luego."]),

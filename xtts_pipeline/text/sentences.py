@@ -10,8 +10,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
 from xtts_pipeline.config.languages import primary_language
+from xtts_pipeline.text.languages.english import FOOTNOTE
 from xtts_pipeline.text.languages.english_figures import TIME_GOES_ON
-from xtts_pipeline.text.languages.english_words import ABBREVIATIONS, BEFORE_NAMES, BEFORE_NUMBERS, MONTHS
+from xtts_pipeline.text.languages.english_words import (
+    ABBREVIATIONS,
+    BEFORE_NAMES,
+    BEFORE_NUMBERS,
+    MONTHS,
+    WORDS_IN_SMALL_LETTERS,
+)
 from xtts_pipeline.text.languages.french import French
 from xtts_pipeline.text.languages.german import German
 from xtts_pipeline.text.languages.spanish import Spanish
@@ -40,15 +47,13 @@ _OPENERS = "\"'\u2018\u201c\u201e\u00ab\u2039([{\u00bf\u00a1\u300c\u300e\uff08\u
 _LATE_CLOSERS = "\u201c\u2018\u00ab"
 _LATE_CLOSER = rf"(?:[{_LATE_CLOSERS}]|[ \u00a0\u202f]\u00bb)(?=[\s.,;:!?)\u2026]|$)"
 
-# A mark of a footnote, as in `It ended.[12] Then`.
-_FOOTNOTE = r"\[\d{1,3}\]|[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]"
-_LAST_FOOTNOTES = re.compile(rf"(?:{_FOOTNOTE}){{1,5}}$")
+_LAST_FOOTNOTES = re.compile(rf"(?:{FOOTNOTE}){{1,5}}$")
 
 _SPACES = re.compile(r"\s+")
 _END = re.compile(
     rf"(?P<marks>\.(?: \.){{2,}}"
     rf"|[{_POINT_MARKS}{_FULL_MARKS}]*[{_FULL_MARKS}][{_POINT_MARKS}{_FULL_MARKS}]*|[{_POINT_MARKS}]+|[{_WEAK_MARKS}])"
-    rf"(?P<closers>(?:[{re.escape(_CLOSERS)}]|{_LATE_CLOSER}|{_FOOTNOTE})*)(?P<space>\s*)"
+    rf"(?P<closers>(?:[{re.escape(_CLOSERS)}]|{_LATE_CLOSER}|{FOOTNOTE})*)(?P<space>\s*)"
 )
 _CLAUSE_END = re.compile(
     rf"(?:[,;:\u2013](?=\s)|[\u060c\u061b](?!\d)|[\uff0c\u3001\uff1b\uff1a\u2014])[{re.escape(_CLOSERS)}]*"
@@ -69,6 +74,8 @@ _NAME_GOES_ON = (
 _GOES_ON = {"en": re.compile(rf"(?<=[aApP]\.[mM]\.){TIME_GOES_ON}|{_NAME_GOES_ON}")}
 # These are abbreviations only before a number.
 _BEFORE_NUMBERS = frozenset(BEFORE_NUMBERS) | {"vol", "nr", "rs"}
+# In English: it cost 300 Rs. 20 people paid.
+_NOT_BEFORE_NUMBER = re.compile(rf"(?:\d Rs|(?<!\w)(?:{'|'.join(WORDS_IN_SMALL_LETTERS)}))$")
 _ABBREVIATIONS = {
     "en": (frozenset(ABBREVIATIONS) - _ENDING_ABBREVIATIONS - _BEFORE_NUMBERS)
     | frozenset(
@@ -196,7 +203,7 @@ def _is_abbreviation(before: str, following: str, language: str) -> bool:
     if lower in _ENDING_ABBREVIATIONS:
         return not following.isupper()
     if lower in _BEFORE_NUMBERS:
-        return following.isdigit()
+        return following.isdigit() and not (language == "en" and _NOT_BEFORE_NUMBER.search(before))
     # An initial, or part of `z. B.`; an English `I` is more often the last word of a sentence.
     if len(word) == 1 and word.isalpha():
         return not (word == "I" and language == "en")

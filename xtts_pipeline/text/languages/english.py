@@ -24,9 +24,10 @@ from xtts_pipeline.text.languages.english_words import (
     TITLES,
     UNITS,
     WEEKDAYS,
+    WORDS_IN_SMALL_LETTERS,
     small_letters,
 )
-from xtts_pipeline.text.languages.powers import write_powers
+from xtts_pipeline.text.languages.powers import RAISED, write_powers
 from xtts_pipeline.text.languages.reading import roman_value
 from xtts_pipeline.text.numbers import set_apart
 
@@ -49,7 +50,6 @@ _PLAIN_SIGNS = str.maketrans(
     {"\u2103": "\u00b0C", "\u2109": "\u00b0F", "\u2116": "#", "\u2044": "/", "\u00b5": "\u03bc"}
     | {chr(0x2080 + digit): str(digit) for digit in range(10)}
 )
-_RAISED = {"2": "\u00b2", "3": "\u00b3"}
 _POWERS = {"\u00b2": "squared", "\u00b3": "cubed"}
 _POWERS |= {chr(0x2070 + digit): f"to the power of {spoken(str(digit))}" for digit in (0, *range(4, 10))}
 
@@ -67,7 +67,9 @@ _TITLE_BEFORE_NAME = re.compile(r"(?<![\w.])(Mr|Mrs|Ms|Dr|Prof|St|(?:Mt|Sgt|Capt
 # These are abbreviations without a full stop too.
 _WITHOUT_STOP = re.compile(r"(?<![\w./'-])(Jr|vs|etc)(?![\w./'-])")
 _NUMBER_AHEAD = re.compile(
-    rf"(?<![\w.])({'|'.join(BEFORE_NUMBERS)})\. ?(?=\d|(?-i:[IVXLC]{{2,}}|[VX])(?!\w))", re.IGNORECASE
+    rf"(?<![\w.])(?!(?-i:{'|'.join(WORDS_IN_SMALL_LETTERS)})\.)({'|'.join(BEFORE_NUMBERS)})\. ?"
+    r"(?=\d|(?-i:[IVXLC]{2,}|[VX])(?!\w))",
+    re.IGNORECASE,
 )
 _SQUARE_UNIT = re.compile(r"(?<=\d) ?sq\.? (mi|ft|km|m|in|yd)(?!\w)")
 _TIMES_TEN = re.compile("(?<=\\d) ?\u00d7 ?(?=10[\u207b\u2070\u00b9\u00b2\u00b3\u2074-\u2079])")
@@ -78,7 +80,7 @@ _OIL_GRADE = re.compile(r"(?<![\w.,-])(\d{1,2})W-(?=[2-6]0(?!\w))")
 # Dec.25, and `home.5 people`, but not the names part.0.csv and ASN.1.
 _STOP_BEFORE_FIGURE = re.compile(r"(?<![\w./-])([^\W\d_][a-z]+)\.(?=\d+(?!\d|\.\w))")
 _LETTER_BEFORE_FIGURE = re.compile(r"(?<=[^\W\d_])\.(?=\d)")
-_RUPEES = re.compile(r"(?<!\w)Rs\.? ?(?=\d)")
+_RUPEES = re.compile(r"(?<!\w)(?<!\d )Rs\.? ?(?=\d)")
 _FISCAL_YEAR = re.compile(r"(?<!\w)FY ?(?=(?:19|20)\d\d(?!\d))")
 _HEXADECIMAL = re.compile(r"(?<!\w)0x([0-9A-Fa-f]+)(?!\w)")
 _EXPONENT = re.compile(r"(?<![\w.,])(\d+(?:\.\d+)?)[eE]([+-])(?=\d{1,3}(?!\w|\.\d))")
@@ -86,17 +88,18 @@ _TYPED_POWER = re.compile(r"(?<=[A-Za-z])\^([23])(?!\w|\.\d)")
 _ARC = re.compile(r"(?<=\d)\u00b0 ?(\d{1,2})' ?(?:(\d{1,2})\" ?)?([NSEW])(?!\w)")
 _COMPASS = {"N": "north", "S": "south", "E": "east", "W": "west"}
 _PER_100_KM = re.compile("(?<=[lL])/(?=100 ?km)")
-_HOURS = re.compile(r"(?<![\w.,:-])((?<=\b[aA]t )[012]\d|0\d)([0-5]\d)(?= (?:hours|hrs)\b)")
+_HOURS = re.compile(r"(?<![\w.,:-])((?<=\b[aA]t )[012]\d|0\d)([0-5]\d)(?= (?:hours|hrs)\b(?! (?:of|a|per|each)\b))")
 _ZIP_CODE = re.compile(r"(?<!\w)(zip(?: codes?)? )(\d{5})(?![\w-]|[.,]\d)", re.IGNORECASE)
 _OLD_ORDINAL = re.compile(
     rf"(?<![\w.,])(\d{{0,3}}[23])d(?= of (?:{MONTH_NAMES})| (?:Regiment|Infantry|Cavalry|Battalion|Brigade|Division)\b)"
 )
-_FOOTNOTE = re.compile(
-    '(?<=[.,;!?"])(?:\\[\\d{1,3}\\]){1,5}(?=\\s|$)|(?<=[.,;!?"])[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]+(?=\\s|$)'
-)
+# A mark of a footnote, as in `It ended.[12] Then`.
+FOOTNOTE = r"\[\d{1,3}\]|[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]"
+_FOOTNOTES = re.compile(rf"(?<=[.,;!?\"])(?:{FOOTNOTE}){{1,5}}(?=\s|$)")
 _COUNTED = "people|homes|households|customers|users|jobs|children|voters|viewers|workers|copies|barrels|tonnes|tons"
 _COUNTED += "|families|followers|views|doses|visitors|passengers|units"
-_MILLION = re.compile(rf"(?<=\d)([mbB])(?= (?:{_COUNTED})\b)")
+# Children of class 3B are no billions.
+_MILLION = re.compile(rf"((?<=\d)m|(?:(?<=\d\.\d)|(?<=\d\.\d\d))[bB])(?= (?:{_COUNTED})\b)")
 _NUMBER_NO = re.compile(r"(?<=[\w,;] )No (?=\d{1,3}(?!\d|[.,]\d))")
 _BEFORE_NAME = re.compile(rf"(?<![\w.])(?<!\d )({'|'.join(BEFORE_NAMES)})\.(?= [A-Z])")
 _AGAINST = re.compile(r"(?<![\w.'])([A-Z][\w.']{0,30} )v\.(?= [A-Z])")
@@ -158,7 +161,7 @@ def expand_english(text: str) -> str:
     has_sign = not text.isascii() or _ANY_SIGN.search(text) is not None
     has_inner_stop = _INNER_STOP.search(text) is not None
     if has_sign or has_inner_stop:
-        text = _read_addresses(_FOOTNOTE.sub("", text).translate(_PLAIN_SIGNS))
+        text = _read_addresses(_FOOTNOTES.sub("", text).translate(_PLAIN_SIGNS))
     if any(map(str.isdecimal, text)):
         text = _prepare_figures(text)
         has_sign = has_sign or not text.isascii()
@@ -186,7 +189,7 @@ def expand_english(text: str) -> str:
 
 def _prepare_figures(text: str) -> str:
     """Return the text with the figures that later rules would misread in words or in another form."""
-    text = _TYPED_POWER.sub(lambda match: _RAISED[match[1]], _TIMES_TEN.sub(" times ", text))
+    text = _TYPED_POWER.sub(lambda match: RAISED[match[1]], _TIMES_TEN.sub(" times ", text))
     text = _EXPONENT.sub(
         lambda match: f"{match[1]} times 10 to the power of {'minus ' if match[2] == '-' else ''}", text
     )
@@ -259,7 +262,7 @@ def _numeral(match: re.Match[str]) -> str:
     is_capital = word[0].isupper()
     # The letter of a middle name: Henry V. Smith, but King Henry V. was.
     has_title = is_capital and not TITLES.isdisjoint(others[-2:])
-    is_numbered = has_title if match["stop"] else is_capital and word.lower() in NUMBERED - {"mark"}
+    is_numbered = has_title or (is_capital and word.lower() in NUMBERED - {"mark"})
     if len(numeral) == 1 and match.string[end : end + 1] == "." and end + 1 < len(match.string) and not is_numbered:
         return numeral
     number = str(roman_value(numeral))
@@ -277,8 +280,9 @@ def _numeral(match: re.Match[str]) -> str:
         # Xbox Series X is the letter.
         is_pronoun = _is_pronoun(match, others, word) if numeral == "I" else (word, numeral) == ("Series", "X")
         return spoken(number) if len(numeral) > 1 or (numeral in "IVX" and is_capital and not is_pronoun) else numeral
-    # John D. Rockefeller III
-    has_initial = numeral in ("II", "III", "IV") and _INITIAL.fullmatch(others[-1] if others else "")
+    # John D. Rockefeller III, but not `This is plan A. Windows II came`.
+    has_initial = len(others) > 1 and _INITIAL.fullmatch(others[-1]) and others[-2][0].isupper()
+    has_initial = has_initial and numeral in ("II", "III", "IV")
     if is_capital and ((len(numeral) > 1 and others and others[-1] in RULERS) or has_initial):
         return f"the {spoken(number, 'ordinal')}"
     is_certain = numeral == "II" or (len(numeral) > 2 and set(numeral) <= set("IVX"))
@@ -289,7 +293,9 @@ def _is_pronoun(match: re.Match[str], others: list[str], word: str) -> bool:
     """Return whether the I after the word, such as Book, is no numeral; `others` are those before the word."""
     is_heading = word.lower() in _HEADINGS
     is_world_war = word.lower() == "war" and others[-1:] in (["World"], ["WORLD"])
-    if is_world_war or (is_heading and not others):
+    # Chapter I Have a Dream, but not `Chapter I liked most`.
+    is_title = is_heading and not others and match.string[match.end() + 1 : match.end() + 2].isupper()
+    if is_world_war or is_title:
         return False
     among_capitals = word.isupper() and not is_heading and _PRONOUN_IN_CAPITALS.match(match.string, match.end())
     return bool(among_capitals or _PRONOUN.match(match.string, match.end()))

@@ -77,11 +77,14 @@ _CALL = re.compile(
 )
 _DATE_OF_YEAR = re.compile(r"(?<![\w.,/-])(1\d{3}|20\d\d)([-/])(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])(?![\w/-])")
 _DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})(?:/(\d{1,2})/(\d{4}|\d\d)|([.-])(\d{1,2})\4(\d{4}))(?![\w/-]|\.\d)")
+_VERB_IN_CAPITALS = r"MA(?:Y|R|RCH) (?:\d{1,2} )?[A-Z]"
 _MONTH_DAY = re.compile(
-    rf"(?<!\w)({MONTH_NAMES})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:-(\d{{1,2}})(?:st|nd|rd|th)?)?"
+    rf"(?<!\w)(?!{_VERB_IN_CAPITALS})({MONTH_NAMES})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:-(\d{{1,2}})(?:st|nd|rd|th)?)?"
     r"(?![\w:/%-]|[.,]\d| ?[ap]\.?m\b)"
 )
-_DAY_MONTH = re.compile(rf"(?<![\w.,:/$-])(\d{{1,2}})(?:-(\d{{1,2}}))? ({MONTH_NAMES})(?!\w)(\.(?=[ ,]))?")
+_DAY_MONTH = re.compile(
+    rf"(?<![\w.,:/$-])(\d{{1,2}})(?:-(\d{{1,2}}))? (?!{_VERB_IN_CAPITALS})({MONTH_NAMES})(?!\w)(\.(?=[ ,]))?"
+)
 _MONTH_YEAR = re.compile(rf"(?<!\w)({MONTH_NAMES})\.? (?='?\d)")
 _YEARS = re.compile(r"(?<![\w.,/-])(1[1-9]\d\d|20\d\d)/(\d{4}|\d\d)(?![\w/-]|[.,]\d)")
 _ON_DAY = re.compile(r"(?<=\b[oO]n )(?!9/11)(1[0-2]|0?[1-9])/(3[01]|[12]?\d|0[1-9])(?![\w/]|[.,]\d| of\b)")

@@ -25,6 +25,8 @@ BEFORE_NUMBERS = {
     "ext": "extension", "tel": "telephone", "ca": "circa", "op": "opus", "apt": "apartment", "chap": "chapter",
     "pg": "page", "eqs": "equations",
 }
+# Those that are words in small letters: a nice chap. 5 minutes later.
+WORDS_IN_SMALL_LETTERS = ("apt", "chap", "op")
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",
