@@ -25,6 +25,8 @@ def lines(audio: object, text: object) -> str:
     [
         ("l.csv", "", "empty", DEFAULT),
         ("m.jsonl", lines("000.wav", "book/000.wav").replace('"text"', '"source"'), "keys audio, source", DEFAULT),
+        ("l.XLSX", "PK\x03\x04\0", "a spreadsheet",
+         "save l.XLSX as CSV, with the file and the text of each sound"),
         ("l.csv", ROWS.replace("\n", "\r"), "lines that end in CR", "save l.csv with lines that end in LF or CRLF"),
         ("l.csv", f"file,{'x' * 5_000}\n{ROWS}", "a first line of over 4096 bytes",
          "write a first line file,text into l.csv"),
@@ -53,6 +55,17 @@ def test_a_table_that_cannot_be_read_is_described(
     first, second = str(raised.value).split("\n")
     assert first == f"{tmp_path}: no known corpus layout: found the table {name} ({found}), the folder c and 1 sound"
     assert second == remedy
+
+
+def test_a_table_comes_before_the_spreadsheet_that_it_was_saved_from(tmp_path: Path) -> None:
+    (tmp_path / "000.wav").touch()
+    for name, content in {"a.ods": "PK", "b.csv": ROWS.replace("\n", "\r"), "README.txt": "My voice"}.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(LayoutError, match=r"found the table b.csv \(.*\nsave b.csv with lines that end in LF"):
+        read_corpus(tmp_path)
+    (tmp_path / "b.csv").unlink()
+    with pytest.raises(LayoutError, match=r"found the table a.ods \(a spreadsheet\).*\nsave a.ods as CSV"):
+        read_corpus(tmp_path)
 
 
 def test_a_table_that_is_a_link_is_to_be_copied(tmp_path: Path) -> None:

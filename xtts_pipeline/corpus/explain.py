@@ -30,6 +30,7 @@ from xtts_pipeline.corpus.tables import (
 from xtts_pipeline.errors import CorpusError, LayoutError
 from xtts_pipeline.system.terminal import printable
 
+SPREADSHEET_SUFFIXES = (".xlsx", ".xls", ".ods", ".numbers")
 MAX_FOLDERS_TRIED = 20
 MAX_FILES_TRIED = 100_000
 
@@ -62,9 +63,14 @@ def _tables_of(source: Path) -> list[Path]:
     if source.is_file():
         return [source]
     entries = sorted(source.iterdir()) if source.is_dir() else []
-    tables = [entry for entry in entries if entry.suffix.lower() in (*SUFFIXES, *JSON_SUFFIXES) and entry.is_file()]
-    # A text file may be a README.
-    return sorted(tables, key=lambda table: table.suffix.lower() == ".txt")
+    suffixes = (*SUFFIXES, *JSON_SUFFIXES, *SPREADSHEET_SUFFIXES)
+    tables = [entry for entry in entries if entry.suffix.lower() in suffixes and entry.is_file()]
+    # A table may have been saved from a spreadsheet beside it, and a text file may be a README.
+    return sorted(tables, key=lambda table: (table.suffix.lower() == ".txt", _is_spreadsheet(table)))
+
+
+def _is_spreadsheet(table: Path) -> bool:
+    return table.suffix.lower() in SPREADSHEET_SUFFIXES
 
 
 def _describe(source: Path, tables: Sequence[Path]) -> str:
@@ -110,6 +116,7 @@ def _problem_of(table: Path) -> Sequence[str] | None:
     remedies = (
         (table.is_symlink(), "a symlink", f"copy the file that {name} links to in its place"),
         (not head.strip(), "empty", ""),
+        (_is_spreadsheet(table), "a spreadsheet", f"save {name} as CSV, with the file and the text of each sound"),
         (_is_sound_name(table.name), "a sound", "name its folder, or a table of sounds and their texts"),
         (b"\x00" in head, "NUL bytes", f"add --encoding utf-16-{order} if {name} is UTF-16; or save it as UTF-8"),
         (b"\r" in head and b"\n" not in head, "lines that end in CR", f"save {name} with lines that end in LF or CRLF"),

@@ -73,7 +73,8 @@ def test_a_first_row_whose_sound_is_missing_is_no_header(tmp_path: Path, row: st
         ("wavs", "{name}|{text}", "", {"text": "9"}, "no column 9; choose from id, text, normalized_text, or pos"),
         ("clips", "{name}.wav,The {name} fox , and {text}", "", {}, "2: The 001 fox; 3: and Tür 1 .*\nadd --columns"),
         ("clips", "{name}.wav,{text},To {name}", "file,german,english", {}, "german: Tür 1 .*; english: To 001\nadd"),
-        ("clips", "{name}.wav,{text},To {name}", "a,b,in english", {}, "\nadd --columns 'text=in english', or another"),
+        ("clips", "{name}.wav,{text},To {name}", "a,in german,b", {}, "\nadd --columns 'text=in german', or another"),
+        ("clips", "{name}.wav,To {name},{text}", "a,b,in german", {}, "\nadd --columns 'text=in german', or another"),
         ("clips", "{name},7", "", {}, "\nadd --columns audio=1,text=2"),
     ],
 )

@@ -34,7 +34,8 @@ def text_column(table: Path, columns: Mapping[str, Sequence[str]]) -> str | None
         return last
     shown = "; ".join(f"{printable(name)}: {printable(values[0][:MAX_COLUMN_NAME])}" for name, values in texts.items())
     found = f"{table}: {len(texts)} columns look like text: {shown}"
-    said = ReadOptions(columns={"text": printable(last)}).to_words()
+    longest = max(texts, key=lambda name: sum(map(len, texts[name])))
+    said = ReadOptions(columns={"text": printable(longest)}).to_words()
     raise LayoutError(found, f"add {said}, or another; texts with the delimiter need quotes")
 
 
