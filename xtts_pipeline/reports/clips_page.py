@@ -11,6 +11,7 @@ import numpy as np
 from xtts_pipeline.audio.save import write_wave
 from xtts_pipeline.config.schema import AudioConfig, Bucket, LimitsConfig
 from xtts_pipeline.corpus.utterance import Rejection, examples_by_reason
+from xtts_pipeline.errors import Reason
 from xtts_pipeline.plots import mel_seconds
 from xtts_pipeline.quality.clips import CachedClips, CorpusClips, MeasuredClip
 from xtts_pipeline.quality.duplicates import DuplicateGroup
@@ -58,6 +59,15 @@ class ClipsContent:
     def suspects(self) -> set[int]:
         """The numbers of the clips that are suspect by any measure."""
         return {int(number) for found in self.strangeness for number in np.flatnonzero(found.scores >= SUSPECT_SCORE)}
+
+    @property
+    def rejected_by_reason(self) -> list[tuple[Reason, int]]:
+        """How many rows were left out for each reason, the most frequent first."""
+        return Counter(rejection.reason for rejection in self.rejections).most_common()
+
+    def count_repeated(self, kind: str) -> int:
+        """Return the number of clips that are like an earlier one, by the kind of their groups."""
+        return sum(len(group.clips) - 1 for group in self.duplicates if group.kind == kind)
 
 
 def write_clips_page(content: ClipsContent, source: CachedClips | CorpusClips, output: Path) -> Path:
@@ -125,16 +135,14 @@ def _tiles(content: ClipsContent) -> str:
     seconds = sum(clip.sound.seconds for clip in content.clips)
     speakers = len({clip.speaker for clip in content.clips})
     voices = "1 speaker" if speakers == 1 else f"{speakers:,} speakers"
-    repeated = sum(len(group.clips) - 1 for group in content.duplicates if group.kind == "sound")
-    same_text = sum(len(group.clips) - 1 for group in content.duplicates if group.kind == "text")
+    repeated = content.count_repeated("sound")
     rare = sum(symbol.mark == "rare" for symbol in content.symbols)
-    rejected = Counter(rejection.reason for rejection in content.rejections)
-    most = ", ".join(f"{count:,} {reason}" for reason, count in rejected.most_common(2))
+    most = ", ".join(f"{count:,} {reason}" for reason, count in content.rejected_by_reason[:2])
     shown = [
         tile("Clips", f"{len(content.clips):,}", f"{seconds / 3600:.2f} hours, {voices}"),
         tile("Suspect", f"{len(content.suspects):,}", f"{len(content.suspects) / len(content.clips):.1%} of the clips"),
         tile("Repeated sounds", f"{repeated:,}", "expected none", "bad" if repeated else "good"),
-        tile("Repeated texts", f"{same_text:,}", "with another sound"),
+        tile("Repeated texts", f"{content.count_repeated('text'):,}", "with another sound"),
         tile("Left out", f"{len(content.rejections):,}", most or "every row can be used", "mixed" if most else "good"),
         tile("Symbols", f"{len(content.symbols):,}", f"{rare} rare", "mixed" if rare else ""),
     ]
@@ -312,12 +320,11 @@ def _texts(content: ClipsContent) -> str:
 def _left_out(content: ClipsContent) -> str:
     if not content.rejections:
         return ""
-    counts = Counter(rejection.reason for rejection in content.rejections)
     examples = examples_by_reason(content.rejections)
     rows = [
         f'<tr><td>{escape(reason)}</td><td class="figure">{count:,}</td><td>{escape(examples[reason]["id"])}</td>'
         f"<td>{escape(examples[reason]['detail'])}</td></tr>"
-        for reason, count in counts.most_common()
+        for reason, count in content.rejected_by_reason
     ]
     head = "<tr><th>Reason</th><th>Rows</th><th>Example</th><th>Detail</th></tr>"
     return f'<h2 class="part">Left out</h2><div class="panel">{_table(head, rows)}</div>'

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.cache.corpora import SETTINGS, build, make_config, write_corpus
+from tests.cache.corpora import SETTINGS, build, make_config, write_corpus, write_metadata
 from tests.calling import xtts
 from xtts_pipeline.cache.format.tfrecord import record_starts
 from xtts_pipeline.errors import CacheError
@@ -84,3 +84,22 @@ def test_what_cannot_be_shown_is_an_error_that_writes_nothing(
 
     assert words in str(result.exception)
     assert sorted(path.name for path in root.iterdir()) == ["cache", "data"]
+
+
+def test_the_summary_says_what_was_left_out_repeated_and_not_compared(tmp_path: Path):
+    root = write_corpus(tmp_path / "data", 6)
+    write_metadata(root, 6, changed={3: "the same", 4: "the same"})
+    for number in (0, 1):
+        (root / "wavs" / f"clip-{number:03d}.wav").write_bytes(b"")
+    with (root / "metadata.csv").open("a") as table:
+        table.write("clip-000\n")
+
+    result = report("--data", root, "--output", tmp_path / "page", *SETTINGS)
+
+    assert result.exit_code == 0, result.output
+    assert [line for line in result.stdout.splitlines() if line.startswith("  ")] == [
+        "  too few clips to compare them; expected 20 or more",
+        "  Repeated sounds           1",
+        "  Repeated texts            1",
+        "  Left out                  3  2 audio_unreadable, 1 bad_row",
+    ]

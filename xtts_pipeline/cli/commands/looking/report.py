@@ -12,6 +12,7 @@ from typing import Literal
 
 import click
 
+from xtts_pipeline.cache.build.outliers import MIN_CLIPS
 from xtts_pipeline.cache.build.plan import read_corpora
 from xtts_pipeline.cache.build.shapes import auto_buckets
 from xtts_pipeline.cache.format.manifest import load_manifest
@@ -89,7 +90,13 @@ class ClipsReport:
             first = next(iter(found.strangest(1)), None)
             worst = "" if first is None else f"{content.clips[first].id} {with_unit(found, first)}"
             lines.append(f"  {found.measure.title:<20} {count:>6}  {worst}".rstrip())
-        lines.append(f"  {'Duplicates':<20} {sum(len(group.clips) - 1 for group in content.duplicates):>6}")
+        if not content.strangeness:
+            lines.append(f"  too few clips to compare them; expected {MIN_CLIPS} or more")
+        lines.append(f"  {'Repeated sounds':<20} {content.count_repeated('sound'):>6}")
+        lines.append(f"  {'Repeated texts':<20} {content.count_repeated('text'):>6}")
+        if content.rejections:
+            reasons = ", ".join(f"{count} {reason}" for reason, count in content.rejected_by_reason)
+            lines.append(f"  {'Left out':<20} {len(content.rejections):>6}  {reasons}")
         return join_lines([*lines, f"page     {self.page}"])
 
 
