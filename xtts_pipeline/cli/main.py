@@ -103,7 +103,7 @@ def _fail(message: str, exit_code: int, debug: bool, *, has_lines: bool = False)
     # Other spaces stay as they are, since a name may have two in a row.
     lines = message.strip("\r\n").split("\n") if has_lines else [message.strip("\r\n")]
     lines = [re.sub(r"\s*[\t\r\n]\s*", " ", line) for line in lines]
-    if _interruptions:
+    if _interruptions and exit_code != EXIT_INTERRUPTED:
         # A library may turn the interruption into an error of its own.
         lines, exit_code = ["interrupted"], EXIT_INTERRUPTED
     echo(*fold("\n".join(["xtts: " + lines[0], *lines[1:]]), columns_of(sys.stderr)).split("\n"), err=True)

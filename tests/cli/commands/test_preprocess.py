@@ -318,7 +318,7 @@ def test_an_interruption_ends_with_130_and_leaves_no_process_and_no_half_file(
     os.killpg(process.pid, number)
     _, stderr = process.communicate(timeout=WAIT_SECONDS)
     assert process.returncode == 130, stderr
-    assert stderr.strip() == "xtts: interrupted"
+    assert stderr.strip() == f"xtts: {cache}: interrupted; the same command goes on"
     wait_for_group_to_end(process.pid)
     assert_half_made(cache)
     monkeypatch.delenv("HANGING_CLIPS")

@@ -140,7 +140,7 @@ def test_a_corpus_that_has_no_clip_for_validation_is_a_warning(tmp_path: Path) -
     rows = "".join(f"wavs/clip-{number:03d}.wav,clip {number},train\n" for number in range(4))
     (root / "list.csv").write_text(f"file,text,split\n{rows}")
     done = xtts("preprocess", "--data", root, "--cache", tmp_path / "cache", "--jobs", 1, *SETTINGS)
-    assert "no clip is for validation, since the corpus says so" in done.output
+    assert "no clip is for validation, since the corpus names the split of all clips" in done.output
 
 
 @pytest.mark.parametrize("is_known", [False, True])

@@ -5,7 +5,8 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -50,7 +51,7 @@ from xtts_pipeline.config.schema import AudioConfig, Config
 from xtts_pipeline.corpus.ids import read_ids
 from xtts_pipeline.corpus.options import ReadOptions
 from xtts_pipeline.corpus.utterance import examples_by_reason
-from xtts_pipeline.errors import ConfigError, Reason
+from xtts_pipeline.errors import ConfigError, InterruptedRunError, Reason
 from xtts_pipeline.system.installation import install_command
 from xtts_pipeline.system.terminal import counted, duration_text, echo_line, join_lines
 from xtts_pipeline.text.language_check import check_languages
@@ -101,14 +102,16 @@ class PreprocessReport:
             warnings.append("the stored waves are gone; --set cache.store_waves=true writes them again")
         if manifest.cache.validation_share and manifest.split_records("train") and not manifest.split_records("val"):
             warnings.append(
-                "no clip is for validation, since the corpus says so: train will have no validation loss and no best "
-                "checkpoint; name other clips with --val-data"
+                "no clip is for validation, since the corpus names the split of all clips, by a column or the name of "
+                "a table or folder: train will have no validation loss and no best checkpoint; take that column or "
+                "name away to have some set aside, or name other clips with --val-data"
             )
         known, validated = self.build.totals.known_validation_texts, manifest.split_records("val")
         if known > KNOWN_TEXTS_SHARE * validated:
             warnings.append(
                 f"{known} of {counted(validated, 'validation clip')} have the text of a training clip: their figures "
-                "do not tell how well new texts are spoken; give clips of other texts with --val-data"
+                "do not tell how well new texts are spoken; move all takes of some sentences into a corpus of their "
+                "own, for --val-data"
             )
         warnings += _setting_warnings(self.build.manifest.audio)
         warnings += like_speakers_warnings(manifest.speakers)
@@ -318,7 +321,7 @@ def preprocess(
                 options = replace(options, check="content")
             report = DryRunReport(estimate_build(cache, index, config, options), max_rejected, warnings)
     else:
-        with locked_folder(cache) as work_folder:
+        with _naming_cache(cache), locked_folder(cache) as work_folder:
             index = _read(data, val_data, reading, config, excluded)
             refuse_other_corpus(cache, index)
             language_warnings = _language_warnings(index, config)
@@ -330,6 +333,15 @@ def preprocess(
             build, find_outliers(build.totals), process_seconds(), max_rejected, cache, language_warnings, advice
         )
     print_report(report, as_json, is_true=not report.is_over_limit)
+
+
+@contextmanager
+def _naming_cache(cache: Path) -> Iterator[None]:
+    """Say after an interruption that the work is not lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise InterruptedRunError(f"{cache}: interrupted; the same command goes on") from None
 
 
 def process_seconds() -> float:
