@@ -20,7 +20,7 @@ _OPEN_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 
 MOST_NAMES_SHOWN = 20
 
-TOO_LONG_REMEDY = "raise the limit, or split the clip as xtts segment does"
+TOO_LONG_REMEDY = "raise the limit, or split the clip"
 
 
 def nearest_name(wanted: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
@@ -188,7 +188,7 @@ class TrainingError(XttsError):
 
 
 class InterruptedRunError(XttsError):
-    """A run was asked to stop, and has saved a checkpoint."""
+    """A run was asked to stop, and what it has saved goes on with the same command."""
 
     exit_code = EXIT_INTERRUPTED
 

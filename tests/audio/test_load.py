@@ -233,6 +233,20 @@ def test_samples_that_are_not_finite_are_found(bad):
     assert raised.value.reason == Reason.AUDIO_NOT_FINITE
 
 
+@pytest.mark.parametrize("seconds", [50, 100])
+def test_a_clip_that_is_too_short_to_segment_is_to_be_split_by_other_means(seconds: int):
+    with pytest.raises(AudioError, match="raise the limit, or split the clip") as raised:
+        decode_wave(wav_header(seconds * RATE * 2), AUDIO, LIMITS, "clip")
+    assert ("xtts segment" in str(raised.value)) == (seconds == 100)
+
+
+@pytest.mark.parametrize("read", [lambda path: decode_wave(path.read_bytes(), AUDIO, LIMITS, ""), read_sound_length])
+def test_an_empty_file_has_0_bytes(read: Callable[[Path], object], tmp_path: Path):
+    (tmp_path / "clip.wav").touch()
+    with pytest.raises(AudioError, match="the file has 0 bytes; expected a sound file"):
+        read(tmp_path / "clip.wav")
+
+
 @pytest.mark.parametrize("kind", ["WAV", "FLAC"])
 def test_limits_hold_for_the_duration_in_the_file(kind):
     source = encode(tone(1.0, 16_000), 16_000, kind)

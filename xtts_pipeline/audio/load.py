@@ -32,6 +32,8 @@ OGG_HEADER_BYTES = 27  # up to the segment table; the last of them is its length
 ID3_HEADER_BYTES = 10
 EXPECTED = "expected WAV, FLAC, OGG or MP3"
 CONVERT = "convert it to WAV or FLAC, such as by ffmpeg"
+# Shorter clips may have too little speech for `xtts segment`.
+SEGMENTED_SECONDS = 60
 # As libsndfile names them. It knows more, but their truncation is not found, or their length is counted in blocks.
 CODECS = frozenset(
     (
@@ -119,8 +121,6 @@ def load_wave(path: Path, audio: AudioConfig, limits: LimitsConfig) -> np.ndarra
 
 
 def _decode(source: bytes, limits: LimitsConfig) -> DecodedClip:
-    if not source:
-        raise AudioError(Reason.AUDIO_UNREADABLE, "the file has 0 bytes; expected a sound file")
     header = read_wav_header(source)
     if header is None:
         _check_container(io.BytesIO(source))
@@ -166,6 +166,8 @@ def _check_container(file: BinaryIO) -> None:
     libsndfile opens any format that it knows, and prints on stdout for some.
     """
     start = file.read(12)
+    if not start:
+        raise AudioError(Reason.AUDIO_UNREADABLE, "the file has 0 bytes; expected a sound file")
     if start[:4] in (b"RIFF", b"RF64") and start[8:] == b"WAVE":
         return
     while start[:3] == b"ID3" and len(start) >= ID3_HEADER_BYTES:
@@ -273,7 +275,8 @@ def check_seconds(seconds: float, limits: LimitsConfig) -> None:
 
 def _too_long(seconds: float, limits: LimitsConfig) -> AudioError:
     found = f"{seconds:.1f} s by its header is over limits.max_seconds={limits.max_seconds:g}"
-    return AudioError(Reason.AUDIO_TOO_LONG, f"{found}; {TOO_LONG_REMEDY}")
+    command = " as xtts segment does" if seconds > SEGMENTED_SECONDS else ""
+    return AudioError(Reason.AUDIO_TOO_LONG, f"{found}; {TOO_LONG_REMEDY}{command}")
 
 
 def _check_ogg_end(source: bytes) -> None:

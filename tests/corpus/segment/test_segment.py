@@ -210,6 +210,31 @@ def test_one_unusable_recording_does_not_stop_the_others(book: tuple[Path, list[
         segment_corpus(folder, tmp_path / "none", "en", 10.0)
 
 
+def test_a_recording_that_fails_is_not_counted_among_those_cut_and_makes_no_folder(
+    book: tuple[Path, list[Word]], tmp_path: Path
+):
+    folder, output = tmp_path / "books", tmp_path / "clips"
+    shutil.copytree(book[0], folder)
+    (folder / "empty.wav").touch()
+    result = xtts("segment", "--data", folder, "--output", output)
+    assert result.exit_code == 0, result.output
+    assert f"warning: {folder / 'empty.wav'}: the file has 0 bytes; expected a sound file" in result.output
+    assert "without a transcript" not in result.output
+    assert sorted(path.name for path in output.iterdir() if path.is_dir()) == ["wavs"]
+
+
+@pytest.mark.parametrize(("sure", "end"), [(120, "; 28 s of speech may be too short to find its words"), (20, "")])
+def test_the_words_of_a_short_recording_may_be_right(
+    book: tuple[Path, list[Word]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sure: int, end: str
+):
+    monkeypatch.setattr("xtts_pipeline.corpus.segment.segment.SURE_SECONDS", sure)
+    wave, rate = soundfile.read(book[0] / "chapter 1.wav", stop=40 * 22_050)
+    soundfile.write(tmp_path / "book.wav", wave, rate)
+    (tmp_path / "book.txt").write_text("\n".join(demo_sentences()[36:44]))
+    with pytest.raises(CorpusError, match=f"check the pair and --language{end}$"):
+        segment_corpus(tmp_path, tmp_path / "out", "en", 10.0)
+
+
 def test_a_sound_of_an_unusual_rate_is_refused_in_one_line(tmp_path: Path):
     soundfile.write(tmp_path / "a.wav", np.zeros(384_000, np.float32), 384_000)
     with pytest.raises(CorpusError, match=r"a\.wav: 384000 samples a second, expected 4000 to 192000; resample it$"):

@@ -37,6 +37,8 @@ from xtts_pipeline.system.terminal import counted, join_lines, shell_word
 CLIPS_NAME, LEFT_OUT_NAME = "clips.jsonl", "left_out.jsonl"
 UNTRANSCRIBED_FOLDER = "untranscribed"
 MIN_SPEECH_SECONDS = 10.0
+# In less speech, a right text may be found as little as a wrong one.
+SURE_SECONDS = 120.0
 # A transcript of an hour has 60 kB.
 MAX_TEXT_BYTES = 16 << 20
 _UNSAFE = re.compile(r"[\\/|\s]+")
@@ -84,13 +86,14 @@ class SegmentReport:
     def to_text(self) -> str:
         """Return the report for people."""
         report = self.to_json()
-        untranscribed = report["without_transcript"]
+        pairs = zip(self.recordings, self.clips, strict=True)
+        cut_only = sum(recording.transcript is None and bool(clips) for recording, clips in pairs)
         found = f"{counted(report['recordings'], 'recording')}: {counted(report['clips'], 'clip')}"
         lines = [f"{found} of {report['hours']:.2f} hours"]
-        if untranscribed:
+        if cut_only:
             where = f"cut only, into {self.output / UNTRANSCRIBED_FOLDER}"
-            lines.append(f"without a transcript: {untranscribed} of them, {where}")
-        if untranscribed < report["recordings"]:
+            lines.append(f"without a transcript: {cut_only} of them, {where}")
+        if self._confidences:
             lines.append(f"median confidence: {report['median_confidence']:.2f}, each in {self.output / CLIPS_NAME}")
         if report["left_out"]:
             lines.append(f"left out, {report['left_out_hours']:.2f} hours, each in {self.output / LEFT_OUT_NAME}:")
@@ -153,7 +156,6 @@ def segment_corpus(
         for recording in recordings:
             on_recording(recording)
             folder = partial / (UNTRANSCRIBED_FOLDER if recording.transcript is None else "wavs")
-            folder.mkdir(exist_ok=True)
             try:
                 clips, rate, problem = _cut(recording, language, max_seconds, encoding)
                 _write_clips(folder, recording, rate, clips)
@@ -201,7 +203,8 @@ def _cut(recording: Recording, language: str, max_seconds: float, encoding: str)
     share = alignment.explained_share
     if share < LEAST_EXPLAINED:
         found = f"its words explain {max(0.0, share):.0%} of the speech in {recording.sound.name}"
-        problem = f"{where}: {found}, expected over {LEAST_EXPLAINED:.0%}; check the pair and --language"
+        short = f"; {seconds:.0f} s of speech may be too short to find its words" if seconds < SURE_SECONDS else ""
+        problem = f"{where}: {found}, expected over {LEAST_EXPLAINED:.0%}; check the pair and --language{short}"
         end = float(speech.stretches[-1, 1])
         return [CutClip(0.0, end, " ".join(reference.words), 0.0, Misfit.WRONG_TRANSCRIPT)], rate, problem
     return cut_aligned(speech, reference, alignment, max_seconds), rate, ""
@@ -230,6 +233,8 @@ def _named(recording: Recording, clips: Sequence[CutClip]) -> list[tuple[str, Cu
 def _write_clips(folder: Path, recording: Recording, rate: int, clips: Sequence[CutClip]) -> None:
     """Write the kept clips of a recording. Raises CorpusError if one cannot be cut, and then leaves none."""
     paths = [(folder / f"{clip_id}.wav", clip) for clip_id, clip in _named(recording, clips) if clip.problem is None]
+    if paths:
+        folder.mkdir(exist_ok=True)
     try:
         for path, clip in paths:
             _write_clip(path, recording.sound, rate, clip)
