@@ -236,7 +236,7 @@ def test_samples_that_are_not_finite_are_found(bad):
 @pytest.mark.parametrize("seconds", [50, 100])
 def test_a_clip_that_is_too_short_to_segment_is_to_be_split_by_other_means(seconds: int):
     with pytest.raises(AudioError, match="raise the limit, or split the clip") as raised:
-        decode_wave(wav_header(seconds * RATE * 2), AUDIO, LIMITS, "clip")
+        decode_wave(wav_header(seconds * RATE * 2), AUDIO, LimitsConfig(max_seconds=20.0), "clip")
     assert ("xtts segment" in str(raised.value)) == (seconds == 100)
 
 

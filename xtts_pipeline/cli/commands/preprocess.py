@@ -100,7 +100,9 @@ class PreprocessReport:
         warnings = [f"changed setting: {change}{anew}" for change in changes]
         if not manifest.cache.store_waves and any(change.startswith("cache.store_waves:") for change in changes):
             warnings.append("the stored waves are gone; --set cache.store_waves=true writes them again")
-        if manifest.cache.validation_share and manifest.split_records("train") and not manifest.split_records("val"):
+        # A single clip is for training, whatever the corpus says.
+        is_split = manifest.cache.validation_share > 0 and manifest.split_records("train") > 1
+        if is_split and not manifest.split_records("val"):
             warnings.append(
                 "no clip is for validation, since the corpus names the split of all clips, by a column or the name of "
                 "a table or folder: train will have no validation loss and no best checkpoint; take that column or "
