@@ -34,3 +34,12 @@ def test_a_link_is_read_unless_links_are_refused_and_the_limit_holds(tmp_path: P
     assert read_regular_file(tmp_path / "link", 7) == b"content"
     with pytest.raises(OSError, match="found 7 bytes, expected at most 6"):
         read_regular_file(tmp_path / "link", 6)
+
+
+def test_a_file_that_is_created_to_append_to_it_is_not_executable(tmp_path: Path) -> None:
+    umask = os.umask(0o022)
+    try:
+        open_to_append(tmp_path / "file").close()
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644

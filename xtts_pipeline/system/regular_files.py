@@ -71,9 +71,9 @@ def _check_regular(path: Path, status: os.stat_result, most_bytes: int | None) -
 def _open_without_waiting(path: str, flags: int, *, follow_links: bool) -> int:
     # O_NONBLOCK: a pipe without a writer opens at once and is then refused.
     if follow_links:
-        return os.open(path, flags | os.O_NONBLOCK)
+        return os.open(path, flags | os.O_NONBLOCK, 0o666)
     try:
-        return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+        return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, "a link, expected a regular file", path) from None
