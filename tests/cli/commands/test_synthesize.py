@@ -69,6 +69,15 @@ def test_blank_lines_are_skipped(run: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0000.wav", "0001.wav"]
 
 
+def test_lines_without_a_letter_or_digit_are_left_out_with_one_warning(run: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a\n* * *\nbcd\n😀😀\n", encoding="utf-8")
+    result = synthesize("--run", run, "--text-file", lines, "--output", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert f"warning: {lines}:2, 4: nothing to speak, left out\n" in result.stderr
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["0000.wav", "0001.wav"]
+
+
 def test_a_sound_file_is_refused_as_the_output_for_lines(run: Path, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("a\n", encoding="utf-8")
     (tmp_path / "used").touch()
@@ -156,7 +165,7 @@ def test_an_invalid_synthesis_setting_is_named(run: Path, tmp_path: Path, overri
     ("content", "message"),
     [
         (
-            "abc\n\n😀\n".encode(),
+            "\n\n😀\n".encode(),
             r"lines\.txt:3: text '😀': no letter or digit to speak; give words in the letters of the run$",
         ),
         (b"", "no lines"),

@@ -233,19 +233,20 @@ def synthesize(
     _check_options(text, text_file, output, stream=stream, extras=any((plot, mel_output, timings)))
     others = {"--output": output, "--plot": plot, "--mel-output": mel_output, "--timings": timings}
     _check_files_differ(others, references)
-    lines = {} if text_file is None else _read_lines(text_file)
+    texts = [text or ""]
     if text_file is not None:
-        print_text_changes(_check_lines(run, _shown(text_file), lines, language, speaker, strict=strict_text))
+        texts, changes = _check_lines(run, text_file, language, speaker, strict=strict_text)
+        print_text_changes(changes)
     spoken_by = speaker, language, references, speed, semitones, seed
     with tensorflow("xtts_pipeline.inference.synthesizer", echo=debug) as (_, inference):
         synthesizer: Synthesizer = inference.Synthesizer.load(run, overrides, vocoder=vocoder, strict_text=strict_text)
         warn_of_one_voice(run, synthesizer.checkpoint, references)
         if speaker is None and not references:
             say_speaker(synthesizer.checkpoint.cache)
-        warn_of_unread(synthesizer, [*lines.values()] if text is None else [text], language, speaker)
+        warn_of_unread(synthesizer, texts, language, speaker)
         with output_errors(output, _OTHER_PATH, names_file=True):
             if text_file is not None:
-                files = _speak_lines(synthesizer, [*lines.values()], output, spoken_by)
+                files = _speak_lines(synthesizer, texts, output, spoken_by)
             elif stream:
                 files = (_stream_text(synthesizer, text or "", output, spoken_by),)
             else:
@@ -364,23 +365,32 @@ def _read_stdin() -> bytes:
 
 
 def _check_lines(
-    run: Path, path: Path, lines: Mapping[int, str], wanted: str | None, speaker: str | None, *, strict: bool
-) -> TextChanges:
-    """Return the changes of all lines, before TensorFlow starts.
+    run: Path, text_file: Path, wanted: str | None, speaker: str | None, *, strict: bool
+) -> tuple[list[str], TextChanges]:
+    """Return the lines to speak and the changes of all of them, before TensorFlow starts.
 
-    Raises TextError with the number of a line that cannot be spoken. An unknown language is left to the Synthesizer.
+    Lines without a letter or digit, such as `* * *`, are left out with a warning. Raises TextError with the number of a
+    line that cannot be spoken. An unknown language is left to the Synthesizer.
     """
+    path, lines = _shown(text_file), _read_lines(text_file)
     state, changes = read_run_state(run), TextChanges()
     language = _language_of(state.cache, wanted, speaker)
     if language is None:
-        return changes
+        return [*lines.values()], changes
     splitter = TextSplitter(state, 1, strict=strict)
+    spoken, left_out = list[str](), list[str]()
     for number, line in lines.items():
         try:
             changes.update(splitter.split(line, state.cache.languages.index(language)).changes)
+            spoken.append(line)
         except TextError as error:
-            raise TextError(error.reason, f"{path}:{number}: {error.detail}") from None
-    return changes
+            left_out.append(str(number))
+            # A line of letters that the run lacks is an error, and so is a file without a line to speak.
+            if any(map(str.isalnum, line)) or len(left_out) == len(lines):
+                raise TextError(error.reason, f"{path}:{number}: {error.detail}") from None
+    if left_out:
+        print_warnings([f"{path}:{listed(left_out)}: nothing to speak, left out"])
+    return spoken, changes
 
 
 def _speak_lines(
