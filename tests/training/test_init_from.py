@@ -26,7 +26,7 @@ from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
 from xtts_pipeline.training.checkpoints.state import Origin, read_settings
 from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.context import RunContext
-from xtts_pipeline.training.init_from import copy_weights, describe_origin, load_base
+from xtts_pipeline.training.init_from import copy_weights, describe_origin, load_base, warn_of_little
 from xtts_pipeline.training.monitoring.compilations import CompilationMonitor
 from xtts_pipeline.training.resume import Resumption
 from xtts_pipeline.training.settings import training_config
@@ -144,10 +144,20 @@ def test_each_kind_of_weight_that_was_not_kept_is_logged() -> None:
     assert lines[1] == "speakers: 0 kept, 2 left behind (anna, ben)"
     assert lines[2] == "languages: 1 kept, 1 new (fa)"
     assert lines[3] == "other settings than that run's: model.frames_per_step: 3 there, 2 here"
-    assert lines[4].startswith("begun anew, because the shape is another: flow_head.")
-    assert lines[5] == "left behind, because this network has none: speaker_embedding"
-    many = replace(origin, new=tuple(f"layer.{number}" for number in range(9)))
-    assert describe_origin(many)[6].endswith("layer.5; and 3 more (summary.json has all)")
+    named = "(summary.json has their names)"
+    assert lines[4] == f"begun anew, because the shape is another: {len(origin.misfits)} weights {named}"
+    assert lines[5] == f"left behind, because this network has none: 1 weight {named}"
+    many = replace(origin, settings=tuple(f"model.{number}" for number in range(9)))
+    assert describe_origin(many)[4].endswith("model.5; and 3 more (summary.json has all)")
+
+
+def test_a_run_that_takes_less_than_half_of_its_network_warns(fine_tuned: Any) -> None:
+    origin = fine_tuned[3]
+    assert not warn_of_little(origin)
+    assert warn_of_little(replace(origin, kept_share=0.008)) == [
+        "only 0.8% of the network came from run/checkpoints/step-00000007; "
+        "leave out --config, and --set for the network, to take its network"
+    ]
 
 
 def test_the_model_is_that_of_the_other_run_unless_set(tmp_path: Path, write_cache: Any) -> None:

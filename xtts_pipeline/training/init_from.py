@@ -13,6 +13,7 @@ import tensorflow as tf
 from xtts_pipeline.cache.format.identity import CacheIdentity
 from xtts_pipeline.config.schema import Config, show_value
 from xtts_pipeline.errors import CheckpointError
+from xtts_pipeline.system.terminal import counted
 from xtts_pipeline.text.tokens import Tokenizer
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint
 from xtts_pipeline.training.checkpoints.state import CopiedRows, NetworkKind, Origin
@@ -23,6 +24,8 @@ from xtts_pipeline.training.settings import changed_settings
 SPEAKER_TABLE, LANGUAGE_TABLE = "speaker_embedding", "language_embedding"
 # How many names one line lists; the summary has all.
 MAX_SHOWN = 6
+# A network with less of the other one hardly profits from it.
+LITTLE_SHARE = 0.5
 # The sections that decide what a weight has learned.
 _SECTIONS = frozenset({"audio", "text", "model", "vocoder"})
 
@@ -128,14 +131,23 @@ def describe_origin(origin: Origin) -> list[str]:
                 shown = _shown([repr(name) for name in rows] if kind == "symbols" else rows)
                 parts += [f"{len(rows)} {what} ({shown})"] if rows else []
             lines.append(f"{kind}: {', '.join(parts)}")
-    for what, names_of in (
-        ("other settings than that run's", origin.settings),
+    if origin.settings:
+        lines.append(f"other settings than that run's: {_shown(origin.settings, '; ')}")
+    for what, weights in (
         ("begun anew, because the shape is another", origin.misfits),
         ("begun anew, because that run has none", origin.new),
         ("left behind, because this network has none", origin.left_behind),
     ):
-        lines += [f"{what}: {_shown(names_of, '; ')}"] if names_of else []
+        lines += [f"{what}: {counted(len(weights), 'weight')} (summary.json has their names)"] if weights else []
     return lines
+
+
+def warn_of_little(origin: Origin) -> list[str]:
+    """Return a warning if less than half of the network was taken."""
+    if origin.kept_share >= LITTLE_SHARE:
+        return []
+    found = f"only {origin.kept_share:.1%} of the network came from {origin.checkpoint}"
+    return [f"{found}; leave out --config, and --set for the network, to take its network"]
 
 
 def _table_names(checkpoint: Checkpoint, cache: CacheIdentity, config: Config) -> dict[str, _RowNames]:

@@ -34,7 +34,7 @@ from xtts_pipeline.training.checkpoints.variables import named_variables
 from xtts_pipeline.training.compiled import RetraceError
 from xtts_pipeline.training.context import OpenProgress, RunContext, prepare_run
 from xtts_pipeline.training.distributed.step import DistributedStep, describe_distribution
-from xtts_pipeline.training.init_from import describe_origin
+from xtts_pipeline.training.init_from import describe_origin, warn_of_little
 from xtts_pipeline.training.monitoring.compilations import total_counts
 from xtts_pipeline.training.monitoring.metrics import MetricsBuffer
 from xtts_pipeline.training.monitoring.startup import StartupTimer
@@ -117,6 +117,7 @@ class _Training:
             self.state = replace(state, origin=origin)
             for line in describe_origin(origin):
                 self._log(line)
+            self.warn(*warn_of_little(origin))
 
     def _distribute(self, step: TrainStep) -> TrainStep | DistributedStep:
         """Return the step for one device or for all of them, with its traces counted by the monitor."""
