@@ -154,10 +154,9 @@ def test_each_kind_of_weight_that_was_not_kept_is_logged() -> None:
 def test_a_run_that_takes_less_than_half_of_its_network_warns(fine_tuned: Any) -> None:
     origin = fine_tuned[3]
     assert not warn_of_little(origin)
-    assert warn_of_little(replace(origin, kept_share=0.008)) == [
-        "only 0.8% of the network came from run/checkpoints/step-00000007; "
-        "leave out --config, and --set for the network, to take its network"
-    ]
+    found = "only 0.8% of the network came from run/checkpoints/step-00000007"
+    remedy = "leave out --config, and --set for the network, to take its network"
+    assert warn_of_little(replace(origin, kept_share=0.008)) == [f"{found}; {remedy}"]
 
 
 def test_the_model_is_that_of_the_other_run_unless_set(tmp_path: Path, write_cache: Any) -> None:

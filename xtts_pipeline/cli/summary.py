@@ -8,6 +8,8 @@ from typing import Any
 
 from xtts_pipeline.cli.echo import echo
 from xtts_pipeline.system.terminal import columns_of, duration_text, fold, join_lines, shell_word
+from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
+from xtts_pipeline.training.checkpoints.state import read_run_state
 
 # A run whose best evaluation is in this share of its steps has learned its clips by heart in the others.
 LATEST_OVERFITTING = 2 / 3
@@ -107,6 +109,18 @@ def _operation_lines(summary: Mapping[str, Any]) -> list[str]:
 
 def _next_command(run: Path, summary: Mapping[str, Any]) -> str:
     name = shell_word(run)
-    chosen = f"--run RUN --vocoder {name}" if summary["network"] == "vocoder" else f"--run {name}"
+    if summary["network"] == "vocoder":
+        return f"xtts use-vocoder --run RUN --vocoder {name}"
     # Single quotes: within double ones an interactive shell may take "!" for a word of its history.
-    return f"xtts synthesize {chosen} --text 'Hello, world!' --output speech.wav"
+    return f"xtts synthesize --run {name} --text '{_example_text(run)}' --output speech.wav"
+
+
+def _example_text(run: Path) -> str:
+    """Return a text to speak, without the marks that the run lacks; TEXT for a run of other letters."""
+    text = "Hello, world!"
+    if not checkpoint_folders(run):
+        return text
+    symbols = read_run_state(run).cache.symbols
+    if not any(letter.isalpha() and letter in symbols for letter in text):
+        return "TEXT"
+    return "".join(letter for letter in text if letter.isalpha() or letter in symbols)

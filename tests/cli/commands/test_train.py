@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -14,6 +15,7 @@ from tests.calling import start_xtts, xtts
 from tests.cli.commands.conftest import SUMMARY, Killed, WriteCache, begin
 from tests.damage import forged
 from xtts_pipeline.cache.format.manifest import MANIFEST_NAME, load_manifest, manifest_bytes
+from xtts_pipeline.cli import summary as summary_module
 from xtts_pipeline.cli.commands import train as train_module
 from xtts_pipeline.cli.run_options import cache_of_run
 from xtts_pipeline.cli.summary import summary_text
@@ -65,6 +67,24 @@ def test_the_summary_shows_early_stopping_and_the_best_step() -> None:
     assert ", resumed once, after step 2\n" in summary_text(Path("run"), {**SUMMARY, "resumed_at_steps": [2]})
     without_loss = summary_text(Path("run"), {**SUMMARY, "loss": {"first": None, "last": None}})
     assert "none finite -> none finite" in without_loss
+
+
+@pytest.mark.parametrize(
+    ("symbols", "text"), [("abdehlorw ,.!", "Hello, world!"), ("dehlorw ", "Hello world"), ("абвг ,!", "TEXT")]
+)
+def test_the_summary_suggests_a_text_that_the_run_can_speak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, symbols: str, text: str
+) -> None:
+    state = SimpleNamespace(cache=SimpleNamespace(symbols=tuple(symbols)))
+    monkeypatch.setattr(summary_module, "read_run_state", lambda _: state)
+    (tmp_path / "checkpoints" / "step-00000007").mkdir(parents=True)
+    speak = f"xtts synthesize --run {tmp_path} --text '{text}' --output speech.wav"
+    assert summary_text(tmp_path, SUMMARY).splitlines()[-1] == f"next           {speak}"
+
+
+def test_the_summary_of_a_vocoder_suggests_that_a_run_remembers_it() -> None:
+    lines = summary_text(Path("run"), {**SUMMARY, "network": "vocoder"}).splitlines()
+    assert lines[-1] == "next           xtts use-vocoder --run RUN --vocoder run"
 
 
 @pytest.mark.parametrize(
