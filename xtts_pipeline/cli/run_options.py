@@ -84,7 +84,12 @@ class VocoderPath(RunPath):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path or the word. Raises CheckpointError if it is neither."""
-        return value if value == GRIFFIN_LIM else super().convert(value, param, ctx)
+        if value == GRIFFIN_LIM:
+            return value
+        try:
+            return super().convert(value, param, ctx)
+        except CheckpointError as error:
+            raise type(error)(f"{error}; or name {GRIFFIN_LIM}, which needs no run") from None
 
 
 # For a command that may take the cache of a run.

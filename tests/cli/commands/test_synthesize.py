@@ -232,7 +232,7 @@ def test_a_folder_of_runs_is_refused_with_the_runs_in_it(run: Path) -> None:
 
 def test_a_misspelled_run_is_refused_with_the_similar_one(run: Path) -> None:
     error = refusal("--run", run.with_name(f"{run.name}x"), "--text", "a", "--output", "a.wav")
-    assert str(error).endswith(f"no checkpoint here; did you mean {run}?")
+    assert str(error).endswith(f"nothing is there; did you mean {run}?")
 
 
 def test_sound_and_picture_are_in_the_formats_of_their_suffixes(run: Path, tmp_path: Path) -> None:

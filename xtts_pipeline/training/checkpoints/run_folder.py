@@ -86,7 +86,8 @@ def find_checkpoint(path: Path) -> Path:
     if not folders and _STEP_NAME.fullmatch(path.name) and path.exists():
         return path  # a checkpoint that is not whole: reading it says what is missing
     if not folders:
-        raise CheckpointError(f"{path}: no checkpoint here; {nearest_run(path)}")
+        found = "no checkpoint here" if path.exists() else "nothing is there"
+        raise CheckpointError(f"{path}: {found}; {nearest_run(path)}")
     return folders[-1]
 
 
@@ -111,7 +112,7 @@ def nearest_run(path: Path) -> str:
     beside = [] if path.exists() else _runs_in(path.parent)
     if beside:
         return did_you_mean(path.name, beside, prefix=str(path).removesuffix(path.name))
-    return "expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, or RUN/best"
+    return "expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, RUN/best, or a voice folder"
 
 
 @contextmanager

@@ -134,7 +134,8 @@ def test_a_run_and_a_vocoder_are_not_taken_for_each_other(run: Path, vocoder: Pa
 
 def test_a_vocoder_that_is_missing_is_refused_when_it_is_named(run: Path, vocoder: Path) -> None:
     missing = vocoder.with_name("vocodr")
-    assert str(error_of(use(run, missing))) == f"{missing}: no checkpoint here; did you mean {vocoder}?"
+    remedy = f"did you mean {vocoder}?; or name griffin-lim, which needs no run"
+    assert str(error_of(use(run, missing))) == f"{missing}: nothing is there; {remedy}"
 
 
 @pytest.mark.parametrize("damage", ["gone", "state.json", "weights.safetensors"])
