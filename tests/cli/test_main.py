@@ -119,6 +119,10 @@ def test_a_job_that_was_started_with_interruptions_ignored_goes_on():
         ("train --stpes 3", "no such option --stpes; did you mean --steps?"),
         ("train --step 3", "no such option --step; did you mean --steps?"),
         ("--debgu train", "no such option --debgu; did you mean --debug?"),
+        ("train --batch-size 4", "no such option --batch-size; use --set training.batch_size=VALUE"),
+        ("synthesize --flow-steps 4", "no such option --flow-steps; use --set synthesis.flow_steps=VALUE"),
+        ("cache subset --cache x", "no such option --cache; the usage is cli cache subset [OPTIONS] SRC DST"),
+        ("diagnose --run r", "no such option --run; name one of its commands first: retracing, input, "),
         ("preprocess --data . --layout LJSpech", "found LJSpech; did you mean ljspeech?"),
         ("preprocess --data . --layout x", "known are auto, vctk"),
         ("config show ljspech", "did you mean ljspeech?"),
@@ -127,7 +131,7 @@ def test_a_job_that_was_started_with_interruptions_ignored_goes_on():
         ("train --output r --resume --allow-change training.step", "did you mean training.steps?"),
     ],
 )
-def test_a_misspelled_name_is_answered_with_the_nearest_one(words: str, message: str):
+def test_an_unknown_name_is_answered_with_what_may_be_meant(words: str, message: str):
     result = CliRunner().invoke(cli, words.split(), standalone_mode=False)
     error = result.exception
     shown = error.format_message() if isinstance(error, click.UsageError) else str(error)
@@ -140,6 +144,9 @@ def test_an_option_that_resembles_none_is_answered_without_a_guess():
 
     assert isinstance(result.exception, click.UsageError)
     assert result.exception.format_message() == "no such option --volume"
+    # A trained run takes the settings of its synthesis alone.
+    result = CliRunner().invoke(cli, ["synthesize", "--width", "2"], standalone_mode=False)
+    assert "--set" not in str(result.exception)
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,41 @@ OPTION_LIKENESS = 0.75
 
 
 class _SpelledOptions(click.Command):
-    """A command whose error for an unknown option names the nearest option, if one is near."""
+    """A command whose error for an unknown option says what may be meant: a setting, another option or a command."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
         """Parse the words of the command line; a usage error for an unknown option."""
         try:
             return super().parse_args(context, args)
         except click.NoSuchOption as error:
-            options = [name for parameter in self.get_params(context) for name in parameter.opts if name[:2] == "--"]
-            near = nearest_name(error.option_name.strip("-"), [name[2:] for name in options], OPTION_LIKENESS)
-            hint = f"; did you mean --{near}?" if near else ""
+            hint = self._hint(context, error.option_name.strip("-"))
             raise click.UsageError(f"no such option {error.option_name}{hint}", context) from None
+
+    def _hint(self, context: click.Context, wanted: str) -> str:
+        parameters = self.get_params(context)
+        options = {name: parameter for parameter in parameters for name in parameter.opts if name[:2] == "--"}
+        if settings := _settings_named(wanted, options.get("--set")):
+            return f"; use {' or '.join(f'--set {name}=VALUE' for name in settings)}"
+        if near := nearest_name(wanted, [name[2:] for name in options], OPTION_LIKENESS):
+            return f"; did you mean --{near}?"
+        if isinstance(self, click.Group):
+            return f"; name one of its commands first: {', '.join(self.list_commands(context))}"
+        if any(isinstance(parameter, click.Argument) for parameter in parameters):
+            return f"; the usage is {context.command_path} {' '.join(self.collect_usage_pieces(context))}"
+        return ""
+
+
+def _settings_named(option: str, set_option: click.Parameter | None) -> list[str]:
+    """Return each `section.key` whose key is an option's name, of the sections that `--set` of the command takes."""
+    if set_option is None:
+        return []
+    # Here alone: it imports the settings, and every start of `xtts` would pay for it.
+    from xtts_pipeline.cli.completion import setting_choices
+
+    section = (set_option.metavar or "").partition(".")[0]
+    parts = [name.partition(".") for name, _ in setting_choices()]
+    key = option.replace("-", "_")
+    return [f"{found}.{key}" for found, _, name in parts if name == key and section in ("SECTION", found)]
 
 
 class DocumentedCommand(_SpelledOptions):

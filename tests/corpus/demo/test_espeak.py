@@ -105,7 +105,8 @@ def test_a_language_without_a_voice_of_its_region_has_another(tag: str, same_as:
 
 
 def test_an_unknown_voice_is_an_error_that_names_it():
-    with pytest.raises(CorpusError, match="unknown voice 'nobody'"), EspeakVoice("nobody"):
+    message = "unknown voice 'nobody'; expected one such as en-us; `espeak-ng --voices` lists all"
+    with pytest.raises(CorpusError, match=message), EspeakVoice("nobody"):
         pass
 
 

@@ -91,7 +91,8 @@ class EspeakVoice:
         self._library.espeak_SetSynthCallback(self._callback)
         if all(self._library.espeak_SetVoiceByName(name.encode()) != _OK for name in self._names):
             self._library.espeak_Terminate()
-            raise CorpusError(f"espeak-ng: unknown voice {self._names[0]!r}; expected one such as en-us")
+            remedy = "expected one such as en-us; `espeak-ng --voices` lists all"
+            raise CorpusError(f"espeak-ng: unknown voice {self._names[0]!r}; {remedy}")
         self._library.espeak_SetParameter(_PARAMETER_RATE, self.words_per_minute, 0)
         return self
 
