@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.commands.conftest import SUMMARY, Killed, WriteCache, begin
 from tests.damage import forged
+from xtts_pipeline.cli.commands import train as train_module
 from xtts_pipeline.errors import CacheError, CheckpointError, ConfigError, OutputError, XttsError
 from xtts_pipeline.training import loop
 from xtts_pipeline.training.checkpoints.run_folder import write_cache_path
@@ -156,6 +157,23 @@ def test_settings_that_do_not_fit_the_weights_leave_the_run_as_it_was(stopped: t
     with pytest.raises(CheckpointError, match=r"step-00000001: .*: found nothing, expected float32"):
         begin(cache, run, settings=narrow, resume=True, allow_change=("model",))
     assert (run / "config.yaml").read_bytes() == settings
+
+
+def test_a_changed_setting_is_refused_before_tensorflow_starts(
+    stopped: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: object, **__: object) -> None:
+        raise Killed
+
+    monkeypatch.setattr(train_module, "with_tensorflow", start)
+    cache, run = stopped
+    with pytest.raises(ConfigError, match=r"training\.warmup_steps: the run has 200, asked for is 7; leave these"):
+        begin(cache, run, resume=True, settings=("training.warmup_steps=7",))
+    # A run killed since has changed the setting, and it goes back to that of the checkpoint.
+    path = run / "config.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("warmup_steps: 200", "warmup_steps: 7"), encoding="utf-8")
+    with pytest.raises(Killed):
+        begin(cache, run, resume=True, settings=("training.warmup_steps=200",))
 
 
 def test_a_refused_resume_leaves_the_path_of_the_cache_as_it_was(

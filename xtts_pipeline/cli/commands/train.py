@@ -327,10 +327,17 @@ def _survey_data(
 def _finished_summary(
     run: Path, previous: Config, config: Config, allowed: frozenset[str], network: NetworkKind, manifest: Manifest
 ) -> dict[str, Any] | None:
-    """Return the summary of a run that is over and needs no more steps, or None; `resume` checks one in between."""
+    """Return the summary of a run that is over and needs no more steps, or None.
+
+    Raises ConfigError for a change that is not allowed, as `resume` does: it compares the checkpoint too.
+    """
     changes, summary = changed_settings(previous, config), read_summary(run)
     if summary is not None or not checkpoint_folders(run):
         check_changes(run, changes, allowed)
+    elif is_whole(run):
+        # A setting may go back to what the checkpoint has, if a run killed since has changed it.
+        saved = changed_settings(read_run_state(run).config, config)
+        check_changes(run, {key: pair for key, pair in saved.items() if key in changes}, allowed)
     if summary is None:
         return None
     require_network(run, summary["network"], network)
