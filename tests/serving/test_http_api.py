@@ -75,7 +75,7 @@ def test_a_reference_changes_the_voice(server: Running, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message", "param"),
     [
-        ({"input": ""}, "found no text", "input"),
+        ({"input": ""}, "input: found no text, expected words to speak", "input"),
         ({"input": "☃"}, "no letter or digit to speak", "input"),
         ({"input": "a" * 201}, "201 characters, expected at most 200", "input"),
         ({"input": 5}, "input: Input should be a valid string", "input"),

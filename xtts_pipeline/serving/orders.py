@@ -143,7 +143,9 @@ class VoiceTable:
             raise RequestError(
                 f"input: {len(text)} characters, expected at most {self.max_characters}; split the text", "input"
             )
-        if not text.strip() or has_surrogate(text):
+        if not text.strip():
+            raise RequestError("input: found no text, expected words to speak", "input")
+        if has_surrogate(text):
             raise RequestError("input: found no text in UTF-8, expected words to speak", "input")
         chosen = self.find(voice, language)
         if clip is not None and not chosen.takes_reference:
