@@ -177,8 +177,16 @@ def test_an_unknown_key_that_is_a_setting_here_is_said_to_be_one(tmp_path: Path)
 
 
 def test_the_error_of_an_invalid_value_names_the_earlier_key(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"old\.yaml: data\.num_workers: data\.num_workers='8-16'"):
-        migrated(tmp_path, "data: {num_workers: 8-16}")
+    with pytest.raises(ConfigError, match=r"old\.yaml: data\.batch_size: training\.batch_size='8-16'"):
+        migrated(tmp_path, "data: {batch_size: 8-16}")
+
+
+def test_the_error_of_an_invalid_value_names_a_key_once_and_the_unknown_keys_too(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        migrated(tmp_path, "data: {num_workers: 8-16}\nlimits: {max_mel_frame: 800}")
+    invalid, unknown = caught.value.problems
+    assert invalid.startswith(f"{tmp_path}/old.yaml: data.num_workers='8-16': ")
+    assert unknown.startswith(f"{tmp_path}/old.yaml: limits.max_mel_frame=800: unknown, left out; ")
 
 
 @pytest.mark.parametrize(

@@ -189,14 +189,18 @@ def migrate(file: Path | None, flags: Mapping[str, str | int]) -> Migration:
     migrated = [_migrate_key(key, name, value, old) for key, name, value in found]
     keys = _without_overridden(migrated, [name for _, name, _ in found])
     sections: dict[str, dict[str, Any]] = {name: {} for name in Config.model_fields}
-    sources = {}
+    source, sources = str(file or "flags"), {}
     for key in keys:
         for setting, value in key.settings.items():
             section, _, name = setting.partition(".")
             sections[section][name] = value
-            sources[setting] = f"{file or 'flags'}: {key.key}"
+            # A key that keeps its name is in the problem's line already.
+            sources[setting] = source if key.key == setting else f"{source}: {key.key}"
     settings = {name: section for name, section in sections.items() if section}
-    validate_tree(settings, sources)
+    try:
+        validate_tree(settings, sources)
+    except ConfigError as error:
+        raise ConfigError(*error.problems, *(f"{source}: {key}" for key in keys if not key.is_known)) from None
     return Migration(settings, tuple(keys))
 
 
