@@ -73,10 +73,12 @@ def test_every_pipeline_is_measured_and_compared_with_ours(
     bins = manifest.audio.mel_bins
     clips = [replace(clip, example=replace(clip.example, mel=clip.example.mel[:, :bins])) for clip in given.clips]
     config = Config(training=TrainingConfig(batch_size=2)).with_settings("data", cache_records=in_memory)
+    said: list[str] = []
     found = measure_input(
-        tmp_path / "cache", manifest, clips, config, tmp_path, rounds=1, seconds=0.05, say=lambda _: None
+        tmp_path / "cache", manifest, clips, config, tmp_path, rounds=1, seconds=0.05, say=said.append
     )
 
+    assert said[0] == f"0 s or more, for 1 round of {len(found.variants)} pipelines"
     files = {"reading alone", "ours", "librosa", "npy", "native"}
     ratios = {"ours/reading alone", "ours/librosa", "ours/npy", "ours/native"}
     kept = {"ours/in memory", *(ratio.replace("ours", "in memory") for ratio in ratios)} if in_memory else set()

@@ -17,6 +17,7 @@ from xtts_pipeline.perf.benchmark.baselines import BaselineClips, librosa_pipeli
 from xtts_pipeline.perf.benchmark.clips import Clip
 from xtts_pipeline.perf.benchmark.results import SHARE, TENTHS, WHOLE, Benchmark, Column
 from xtts_pipeline.perf.timing import in_turns, machine, measure_throughput, medians, paired_ratios
+from xtts_pipeline.system.terminal import counted, duration_text
 
 COLUMNS = (
     Column("records_per_second", "records/s", WHOLE),
@@ -64,6 +65,8 @@ def measure_input(
         **({IN_MEMORY: lambda: our_batches(cache, manifest, config)} if is_kept else {}),
         **{name: partial(_batches_of, dataset, batch_size) for name, dataset in datasets.items()},
     }
+    least = rounds * len(pipelines) * seconds * (1 + WARM_UP_SHARE)
+    say(f"{duration_text(least)} or more, for {counted(rounds, 'round')} of {len(pipelines)} pipelines")
     measured = in_turns({name: partial(_measure, start, seconds) for name, start in pipelines.items()}, rounds, say)
     rates = {name: [figures["records_per_second"] for figures in found] for name, found in measured.items()}
     variants = {
