@@ -117,7 +117,7 @@ def test_an_error_of_a_layout_is_two_lines(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(main, "cli", fail)
     with pytest.raises(SystemExit, match="2"):
         main._run(debug=False)
-    assert capsys.readouterr().err == "xtts: found this\ndo that\n"
+    assert capsys.readouterr().err == "xtts: found   this\ndo that\n"
 
 
 @pytest.mark.parametrize(
