@@ -29,8 +29,10 @@ class _SpelledOptions(click.Command):
     def _hint(self, context: click.Context, wanted: str) -> str:
         parameters = self.get_params(context)
         options = {name: parameter for parameter in parameters for name in parameter.opts if name[:2] == "--"}
-        if settings := _settings_named(wanted, options.get("--set")):
-            return f"; use {' or '.join(f'--set {name}=VALUE' for name in settings)}"
+        # What Tab offers after --set is each setting that the command takes, as `section.key=`.
+        settings = [item.value for item in options["--set"].shell_complete(context, "")] if "--set" in options else []
+        if named := [name for name in settings if name.partition(".")[2] == f"{wanted.replace('-', '_')}="]:
+            return f"; use {' or '.join(f'--set {name}VALUE' for name in named)}"
         if near := nearest_name(wanted, [name[2:] for name in options], OPTION_LIKENESS):
             return f"; did you mean --{near}?"
         if isinstance(self, click.Group):
@@ -38,19 +40,6 @@ class _SpelledOptions(click.Command):
         if any(isinstance(parameter, click.Argument) for parameter in parameters):
             return f"; the usage is {context.command_path} {' '.join(self.collect_usage_pieces(context))}"
         return ""
-
-
-def _settings_named(option: str, set_option: click.Parameter | None) -> list[str]:
-    """Return each `section.key` whose key is an option's name, of the sections that `--set` of the command takes."""
-    if set_option is None:
-        return []
-    # Here alone: it imports the settings, and every start of `xtts` would pay for it.
-    from xtts_pipeline.cli.completion import setting_choices
-
-    section = (set_option.metavar or "").partition(".")[0]
-    parts = [name.partition(".") for name, _ in setting_choices()]
-    key = option.replace("-", "_")
-    return [f"{found}.{key}" for found, _, name in parts if name == key and section in ("SECTION", found)]
 
 
 class DocumentedCommand(_SpelledOptions):
