@@ -5,7 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2
@@ -13,6 +14,7 @@ import pytest
 
 from tests.calling import xtts
 from tests.speaking import make_run
+from tests.waiting import wait_until
 from xtts_pipeline.cli.commands import serve as serve_module
 from xtts_pipeline.errors import XttsError
 
@@ -113,30 +115,47 @@ def test_voices_take_settings_of_synthesis(run: Path) -> None:
     assert "takes synthesis.* alone" in refusal("--voice", run, "--port", 0, "--set", "training.steps=3")
 
 
-def test_a_process_serves_until_sigterm_and_finishes_its_speech(run: Path) -> None:
-    words = ["serve", "--voice", f"ann={run}", "--port", "0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "xtts_pipeline", *map(str, words)], stderr=subprocess.PIPE, text=True
-    )
-    with process:
-        line = process.stderr.readline()
-        (url,) = re.findall(r"^serving ann at (http://127\.0\.0\.1:\d+); Ctrl-C stops$", line)
-        text = "one two three four. " * 10
-        sizes: list[int] = []
+@contextmanager
+def served(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Yield a real process that serves, and its URL."""
+    words = ["serve", "--voice", f"ann={run}", "--port", "0", *options]
+    with subprocess.Popen(
+        [sys.executable, "-m", "xtts_pipeline", *words], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            line = process.stderr.readline()
+            (url,) = re.findall(r"^serving ann at (http://127\.0\.0\.1:\d+); Ctrl-C stops$", line)
+            yield process, url
+        finally:
+            process.kill()
 
-        def listen() -> None:
-            body = {"input": text, "response_format": "pcm"}
-            with httpx2.stream("POST", f"{url}/v1/audio/speech", json=body, timeout=120.0) as answer:
-                begun.set()
-                sizes.extend(len(part) for part in answer.iter_bytes())
 
-        begun = threading.Event()
-        thread = threading.Thread(target=listen)
-        thread.start()
-        assert begun.wait(timeout=120.0)
-        process.send_signal(signal.SIGTERM)
-        thread.join()
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_serves_until_a_signal_and_finishes_its_speech(run: Path, number: signal.Signals) -> None:
+    with served(run) as (process, url):
+        body = {"input": "one two three four. " * 10, "response_format": "pcm"}
+        with httpx2.stream("POST", f"{url}/v1/audio/speech", json=body, timeout=120.0) as answer:
+            process.send_signal(number)
+            size = sum(len(part) for part in answer.iter_bytes())
         assert process.wait(timeout=120.0) == 0
         assert process.stderr.read() == ""
     # A pause of 0.35 s follows each sentence but the last.
-    assert sum(sizes) > 9 * 0.35 * 24_000 * 2
+    assert size > 9 * 0.35 * 24_000 * 2
+
+
+def test_a_second_signal_ends_the_process_within_a_speech(run: Path) -> None:
+    with served(run, "--max-characters", "100000") as (process, url):
+        body = {"input": "one two three four. " * 4_000, "response_format": "pcm"}
+        with httpx2.stream("POST", f"{url}/v1/audio/speech", json=body, timeout=120.0) as answer:
+            parts = answer.iter_bytes()
+            next(parts)
+            process.send_signal(signal.SIGTERM)
+            wait_until(lambda: is_refused(int(url.rpartition(":")[2])), process)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=120.0) == -signal.SIGTERM
+
+
+def is_refused(port: int) -> bool:
+    with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=60.0):
+        return False
+    return True
