@@ -2,8 +2,10 @@ import asyncio
 import json
 import re
 import socket
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -218,13 +220,36 @@ def test_a_text_in_chunks_that_fails_ends_and_is_not_spoken_again(server: Runnin
 def test_a_client_that_does_not_read_ends_with_its_time_and_holds_up_no_stop() -> None:
     voice = GatedVoice(100_000)
     voice.gate.release(100_000)
-    with running({"slow": voice}, max_seconds=0.5) as server:
-        with socket.create_connection(("127.0.0.1", server.wyoming_port)) as client:
-            client.sendall(b'{"type": "synthesize", "data": {"text": "abc"}}\n')
+    asked = b'{"type": "synthesize", "data": {"text": "abc"}}\n'
+    # The last client is connected until the server has stopped.
+    with ExitStack() as clients, running({"slow": voice}, max_seconds=0.5) as server:
+        address = ("127.0.0.1", server.wyoming_port)
+        with socket.create_connection(address) as client:
+            client.sendall(asked)
             wait_until(lambda: server.metric("xtts_requests_total", protocol="wyoming", outcome="cut") == 1.0)
-        with socket.create_connection(("127.0.0.1", server.wyoming_port)) as client:
-            client.sendall(b'{"type": "synthesize", "data": {"text": "abc"}}\n')
-            wait_until(lambda: len(voice.made) > 0)
+        wait_until(lambda: server.metric("xtts_open_requests") == 0)
+        made = len(voice.made)
+        clients.enter_context(socket.create_connection(address)).sendall(asked)
+        wait_until(lambda: len(voice.made) > made)
+
+
+def test_speech_that_has_begun_is_finished_at_the_end() -> None:
+    voice = GatedVoice(3)
+    kinds: list[str] = []
+
+    async def listen(port: int) -> None:
+        async with AsyncTcpClient("127.0.0.1", port, read_timeout=60.0) as client:
+            await client.write_event(Synthesize("abc").event())
+            while (event := await client.read_event()) is not None:
+                kinds.append(event.type)
+
+    with running({"gated": voice}) as server:
+        thread = threading.Thread(target=lambda: asyncio.run(listen(server.wyoming_port)))
+        thread.start()
+        wait_until(lambda: bool(voice.begun))
+        # The end of the block stops the server, and then lets the speech through.
+    thread.join()
+    assert kinds == ["audio-start", *["audio-chunk"] * 3, "audio-stop"]
 
 
 @pytest.mark.parametrize(
