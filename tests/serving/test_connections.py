@@ -5,8 +5,9 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,14 +17,26 @@ from tests.serving.running import GatedVoice, Running, running
 from tests.waiting import wait_until
 from xtts_pipeline.serving import connections
 
+# A client that asks for something needs more: this thread may stand still for a moment.
+LITTLE_SECONDS = 0.05
+HTTP_SECONDS = 1.0
+
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, GatedVoice]]:
-    """A server that gives a client little time to begin."""
-    monkeypatch.setattr(connections, "BEGIN_SECONDS", 0.05)
-    voice = GatedVoice(1)
-    with running({"gated": voice}) as server:
-        yield server, voice
+def voice() -> GatedVoice:
+    return GatedVoice(1)
+
+
+@pytest.fixture
+def server(voice: GatedVoice) -> Iterator[Running]:
+    with running({"gated": voice}) as running_server:
+        yield running_server
+
+
+@pytest.fixture
+def begin_within(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Set the time that a client has to begin from now on."""
+    return partial(monkeypatch.setattr, connections, "BEGIN_SECONDS")
 
 
 def all_received(client: socket.socket) -> bytes:
@@ -34,8 +47,11 @@ def all_received(client: socket.socket) -> bytes:
     "begun", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n"], ids=["nothing", "half a header"]
 )
 @pytest.mark.parametrize("protocol", ["http", "wyoming"])
-def test_a_client_that_does_not_begin_is_left(served: tuple[Running, GatedVoice], protocol: str, begun: bytes) -> None:
-    port = served[0].http_port if protocol == "http" else served[0].wyoming_port
+def test_a_client_that_does_not_begin_is_left(
+    server: Running, begin_within: Callable[[float], None], protocol: str, begun: bytes
+) -> None:
+    begin_within(LITTLE_SECONDS)
+    port = server.http_port if protocol == "http" else server.wyoming_port
     with socket.create_connection(("127.0.0.1", port), timeout=60.0) as client:
         client.sendall(begun.splitlines()[0] if begun and protocol == "wyoming" else begun)
         # A reset: the server left with bytes of ours unread.
@@ -59,13 +75,26 @@ def test_a_wish_for_another_protocol_is_passed_over_in_silence(
 DESCRIBE = b'{"type": "describe"}\n'
 
 
+def describe(client: socket.socket) -> None:
+    """Ask a Wyoming server what it speaks, and read its answer."""
+    client.sendall(DESCRIBE)
+    with client.makefile("rb") as answers:
+        header = json.loads(answers.readline())
+        assert header["type"] == "info"
+        answers.read(header["data_length"])
+
+
 @pytest.mark.parametrize(
     "begun", [DESCRIBE[:5], b'{"type": "describe", "data_length": 9}\n{"a"'], ids=["half a header", "half the data"]
 )
-def test_a_client_that_stops_inside_a_later_event_is_left(served: tuple[Running, GatedVoice], begun: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", served[0].wyoming_port), timeout=60.0) as client:
-        client.sendall(DESCRIBE + begun)
-        assert b'"info"' in all_received(client)
+def test_a_client_that_stops_inside_a_later_event_is_left(
+    server: Running, begin_within: Callable[[float], None], begun: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", server.wyoming_port), timeout=60.0) as client:
+        describe(client)
+        begin_within(LITTLE_SECONDS)
+        client.sendall(begun)
+        assert all_received(client) == b""
 
 
 def test_a_client_that_sends_no_later_event_is_left() -> None:
@@ -85,9 +114,9 @@ def is_held(port: int, client_port: int) -> bool:
 
 
 def test_a_client_that_does_not_read_its_speech_is_left(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], begin_within: Callable[[float], None]
 ) -> None:
-    monkeypatch.setattr(connections, "BEGIN_SECONDS", 0.05)
+    begin_within(HTTP_SECONDS)
     monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.1)
     voice = GatedVoice(100_000)
     voice.gate.release(100_000)
@@ -101,6 +130,7 @@ def test_a_client_that_does_not_read_its_speech_is_left(
             ports = server.http_port, client.getsockname()[1]
             wait_until(lambda: is_held(*ports))
             wait_until(lambda: server.metric("xtts_requests_total", protocol="http", outcome="cut") == 1.0)
+            begin_within(LITTLE_SECONDS)
             wait_until(lambda: not is_held(*ports))
         assert capsys.readouterr().err == ""
 
@@ -122,37 +152,37 @@ def test_a_closing_connection_waits_for_a_client_that_reads_slowly() -> None:
     assert aborted
 
 
-def test_a_client_may_wait_before_a_later_event(served: tuple[Running, GatedVoice]) -> None:
-    with socket.create_connection(("127.0.0.1", served[0].wyoming_port), timeout=60.0) as client:
-        answers = client.makefile("rb")
+def test_a_client_may_wait_before_a_later_event(server: Running, begin_within: Callable[[float], None]) -> None:
+    with socket.create_connection(("127.0.0.1", server.wyoming_port), timeout=60.0) as client:
+        describe(client)
+        begin_within(LITTLE_SECONDS)
         for _ in range(2):
-            client.sendall(DESCRIBE)
-            header = json.loads(answers.readline())
-            assert header["type"] == "info"
-            answers.read(header["data_length"])
-            time.sleep(2.0 * connections.BEGIN_SECONDS)
+            describe(client)
+            time.sleep(2.0 * LITTLE_SECONDS)
 
 
-def test_a_client_that_begins_no_second_request_is_left(served: tuple[Running, GatedVoice]) -> None:
-    with socket.create_connection(("127.0.0.1", served[0].http_port), timeout=60.0) as client:
+def test_a_client_that_begins_no_second_request_is_left(server: Running, begin_within: Callable[[float], None]) -> None:
+    begin_within(HTTP_SECONDS)
+    with socket.create_connection(("127.0.0.1", server.http_port), timeout=60.0) as client:
         # The byte after the request lifts uvicorn's own deadline.
         client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nG")
         assert all_received(client).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_speech_that_takes_longer_is_not_cut(
-    served: tuple[Running, GatedVoice], monkeypatch: pytest.MonkeyPatch
+    server: Running, voice: GatedVoice, begin_within: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server, voice = served
     looks: list[object] = []
     look = connections.TimedHttp._close_if_idle
     monkeypatch.setattr(
         connections.TimedHttp, "_close_if_idle", lambda self, last: (looks.append(last), look(self, last))
     )
+    begin_within(HTTP_SECONDS)
     statuses: list[int] = []
     thread = threading.Thread(target=lambda: statuses.append(server.speak().status_code))
     thread.start()
     wait_until(lambda: bool(voice.begun))
+    begin_within(LITTLE_SECONDS)
     seen = len(looks)
     wait_until(lambda: len(looks) > seen + 3)
     voice.gate.release()
