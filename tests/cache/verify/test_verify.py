@@ -395,10 +395,13 @@ print([name for name in ("tensorflow", "librosa", "scipy", "soundfile") if name 
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", ["utterances.jsonl", "rejected.jsonl", RECEIPT])
-def test_an_endless_file_is_named_and_not_read(cache: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("utterances.jsonl", "size"), ("rejected.jsonl", "size"), (RECEIPT, "receipt"), ("manifest.json", "manifest")],
+)
+def test_an_endless_file_is_named_and_not_read(cache: Path, name: str, kind: str) -> None:
     os.truncate(cache / name, 1 << 40)
-    assert problems_of(cache) == [("receipt" if name == RECEIPT else "size", name)]
+    assert problems_of(cache) == [(kind, name)]
 
 
 @pytest.mark.parametrize(
