@@ -1,9 +1,8 @@
-"""Rules that hold for the whole tree: who may import whom, how long a file is, what ships, what `xtts --help` costs."""
+"""Rules that hold for the whole tree: who may import whom, how long a file is, and what ships."""
 
 import ast
 import configparser
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -178,23 +177,26 @@ def test_no_file_is_over_450_lines(module: Path):
     assert len(module.read_text(encoding="utf-8").splitlines()) <= 450
 
 
+def names_used(module: Path) -> Iterator[str]:
+    """Yield the dotted name of every name and attribute in the code; comments and strings do not count."""
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute | ast.Name):
+            yield ast.unparse(node)
+
+
 @pytest.mark.parametrize("folder", ["model", "training", "vocoder"])
 def test_no_shape_is_read_at_run_time(folder: str):
     # tf.shape makes a dynamic operation of what the signature already fixes.
-    found = [
-        show(module)
-        for module in (PACKAGE / folder).rglob("*.py")
-        if re.search(r"\btf\.shape\(", module.read_text(encoding="utf-8"))
-    ]
-
-    assert found == []
+    assert [show(module) for module in (PACKAGE / folder).rglob("*.py") if "tf.shape" in names_used(module)] == []
 
 
 def test_no_python_runs_inside_the_input_pipeline():
-    banned = re.compile(r"numpy_function|py_function|from_generator")
+    banned = {"numpy_function", "py_function", "py_func", "from_generator"}
     baselines = PACKAGE / "perf" / "benchmark" / "baselines.py"  # measures the cost of Python in tf.data
     found = [
-        show(module) for module in MODULES if module != baselines and banned.search(module.read_text(encoding="utf-8"))
+        show(module)
+        for module in MODULES
+        if module != baselines and any(name.split(".")[-1] in banned for name in names_used(module))
     ]
 
     assert found == []
@@ -249,17 +251,3 @@ def test_every_requirement_is_pinned():
     }
 
     assert needed - {"xtts-pipeline"} <= pins
-
-
-def test_help_imports_no_tensorflow():
-    program = (
-        "import sys\n"
-        "from click.testing import CliRunner\n"
-        "from xtts_pipeline.cli.main import cli\n"
-        "result = CliRunner().invoke(cli, ['--help'])\n"
-        "assert 'preprocess' in result.output, result.output\n"
-        "print(sorted({'tensorflow', 'keras', 'numpy', 'pydantic'} & set(sys.modules)))"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-
-    assert ended.stdout.strip() == "[]"

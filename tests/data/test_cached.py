@@ -1,6 +1,5 @@
 """Batches: static, deterministic, complete, and made by TensorFlow operations alone."""
 
-import ast
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import xtts_pipeline
+from tests.cache.corpora import records_of
 from tests.data.reading import DATA, operations, training_dataset, validation_dataset
 from xtts_pipeline.cache.format.example import decode_example
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
@@ -19,7 +18,6 @@ from xtts_pipeline.data.cached import parse_batch
 from xtts_pipeline.errors import CacheError
 
 BATCH = 4
-PACKAGE = Path(xtts_pipeline.__file__).parent
 Batch = dict[str, np.ndarray]
 
 
@@ -103,28 +101,6 @@ def python_operations(names: set[str]) -> set[str]:
     return {name for name in names if "PyFunc" in name}
 
 
-def test_no_module_calls_python_from_tensorflow() -> None:
-    banned = {"numpy_function", "py_function", "py_func", "from_generator"}
-
-    # The benchmark's baselines call Python on purpose.
-    sources = [source for source in PACKAGE.rglob("*.py") if not source.match("perf/benchmark/baselines.py")]
-
-    assert not [where for source in sources for where, name in names_used(source) if name.split(".")[-1] in banned]
-
-
-def test_no_step_reads_a_shape_at_run_time() -> None:
-    sources = [source for folder in ("model", "training") for source in (PACKAGE / folder).rglob("*.py")]
-
-    assert not [where for source in sources for where, name in names_used(source) if name == "tf.shape"]
-
-
-def names_used(source: Path) -> Iterator[tuple[str, str]]:
-    """Yield `file:line` and dotted name of every name and attribute in the code; comments and strings do not count."""
-    for node in ast.walk(ast.parse(source.read_text())):
-        if isinstance(node, ast.Attribute | ast.Name):
-            yield f"{source}:{node.lineno}", ast.unparse(node)
-
-
 def test_an_epoch_has_each_clip_once_except_the_remainder(folder: Path) -> None:
     for epoch in range(3):
         seen = clips(training_batches(folder, start_epoch=epoch))
@@ -167,6 +143,14 @@ def test_the_order_depends_on_seed_and_epoch_alone(folder: Path) -> None:
     tf.random.set_seed(1234)
     single = DataConfig(num_workers=1, prefetch_buffer_size=1)
     assert clips(training_batches(folder, start_epoch=3, seed=5, data=single)) == expected
+
+
+def test_the_order_of_an_epoch_is_the_same_in_every_version(folder: Path) -> None:
+    number = {record["mel"].tobytes(): int(record["id"].removeprefix("clip-")) for _, record in records_of(folder)}
+
+    seen = clips(training_batches(folder, start_epoch=2, seed=7))
+
+    assert [number[clip] for clip in seen[:8]] == [24, 27, 25, 26, 23, 12, 28, 22]
 
 
 def test_epochs_follow_each_other_as_if_each_were_started_alone(folder: Path) -> None:
