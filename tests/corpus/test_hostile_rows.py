@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from xtts_pipeline.config import languages
 from xtts_pipeline.corpus import rows
+from xtts_pipeline.corpus.encodings import LEAST_FOREIGN_LINES
 from xtts_pipeline.corpus.read import read_corpus
 from xtts_pipeline.corpus.rows import CorpusRow, RowCollector
 from xtts_pipeline.corpus.tables import TableHeader, read_table
 from xtts_pipeline.corpus.utterance import Corpus, Rejection
-from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, Reason
+from xtts_pipeline.errors import MACHINE_ERRORS, CorpusError, LayoutError, Reason
 from xtts_pipeline.inference.delivery import number_of
 
 
@@ -336,13 +337,21 @@ def is_row(raw: bytes) -> bool:
     return not raw.strip() or bool(fields.strip())
 
 
-lines = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")).filter(is_row), max_size=12)
+# More of them could be a table in another encoding.
+lines = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")).filter(is_row), max_size=LEAST_FOREIGN_LINES - 1)
 
 
 @pytest.mark.parametrize("line", [b"|", b"||", b" | ", b"\t|"])
 def test_a_row_of_empty_fields_is_passed_over_as_a_blank_line_is(tmp_path: Path, line: bytes) -> None:
     corpus = read_corpus(ljspeech(tmp_path, b"a|good\n" + line + b"\nb|better\n"))
     assert (corpus.rows, [rejection.where for rejection in corpus.rejections]) == (2, ["metadata.csv:3"])
+
+
+def test_eight_lines_of_letters_that_are_not_utf8_are_another_encoding_and_fewer_are_bad_rows(tmp_path: Path) -> None:
+    corpus = read_corpus(ljspeech(tmp_path, b"a|good\n" + b"b|caf\xe9\n" * 7))
+    assert [rejection.reason for rejection in corpus.rejections] == [Reason.BAD_ROW] * 7
+    with pytest.raises(LayoutError, match=r"8 lines are not UTF-8, the first is line 2\n.*add --encoding cp1252 "):
+        read_corpus(ljspeech(tmp_path, b"a|good\n" + b"b|caf\xe9\n" * 8))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
