@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from xtts_pipeline.audio.reference import load_reference
+from xtts_pipeline.audio.reference import REFERENCE_LIMITS, load_reference
 from xtts_pipeline.config.schema import AudioConfig
 from xtts_pipeline.errors import AudioError
 
@@ -21,3 +21,10 @@ def test_a_clip_that_trimming_leaves_too_short_is_refused(tmp_path: Path) -> Non
     assert len(load_reference(tmp_path / "click.wav", AudioConfig())) == 87
     with pytest.raises(AudioError, match=r"click.wav: 0\.\d\d s without its silence; give half a second of speech"):
         load_reference(tmp_path / "click.wav", AudioConfig(trim_db=40.0))
+
+
+def test_a_clip_over_an_hour_is_refused(tmp_path: Path) -> None:
+    assert REFERENCE_LIMITS.max_seconds == 3_600
+    soundfile.write(tmp_path / "long.wav", np.zeros(3_601 * 4_000, np.int16), 4_000, "PCM_U8")
+    with pytest.raises(AudioError, match=r"long.wav: .*give a minute or less"):
+        load_reference(tmp_path / "long.wav", AudioConfig())

@@ -130,6 +130,24 @@ def test_durations_alone_show_a_word_without_time_and_a_token_without_end():
     assert planned_faults(plan_with(t8=300)) == Faults(overlong_tokens=1)
 
 
+@pytest.mark.parametrize(("letter_seconds", "skipped"), [(0.0149, 1), (0.0151, 0)])
+def test_a_word_under_15_ms_a_letter_is_skipped(letter_seconds: float, skipped: int):
+    plan = plan_with(**dict.fromkeys(("t5", "t6", "t7"), letter_seconds / FRAME_SECONDS))
+    assert planned_faults(plan) == Faults(skipped_words=skipped)
+
+
+@pytest.mark.parametrize(
+    ("frames", "faults"),
+    [(34, Faults(skipped_words=1)), (38, NO_FAULTS), (94, NO_FAULTS), (98, Faults(repeated_words=1))],
+)
+def test_a_word_is_skipped_under_60_percent_of_its_planned_frames_and_repeated_over_160(frames: int, faults: Faults):
+    plan = plan_with(frames=20)
+    mel = speak(plan)
+    first, last = 5 * 20, 8 * 20
+    word = mel[np.linspace(first, last - 1, frames).astype(int)]
+    assert spoken_faults(plan, np.concatenate([mel[:first], word, mel[last:]]), FRAME_SECONDS) == faults
+
+
 def test_a_word_without_time_gets_the_least_that_a_word_needs_and_no_other_token_changes():
     plan = plan_with(t5=1, t6=1, t7=1.5)
     longer = lengthen_words(plan)
