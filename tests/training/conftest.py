@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.model.conftest import SPEC, make_network, random_batch
+from tests.model.conftest import SPEC, batch, make_network  # noqa: F401 (a fixture)
 from tests.training.tiny_run import TinyStep, TinyValidation
 from xtts_pipeline.config.schema import TrainingConfig
 from xtts_pipeline.data.batching import batch_signature
-from xtts_pipeline.model.batch import Batch
 from xtts_pipeline.model.network import Network
 from xtts_pipeline.training import resume as resume_module
 from xtts_pipeline.training.acoustic import task
@@ -29,11 +28,6 @@ SETTINGS = TrainingConfig(batch_size=3, steps=500, learning_rate=3e-3, warmup_st
 def networks(speakers: int = 1, languages: int = 1) -> tuple[Network, Network]:
     """Return a network to train and one for its EMA."""
     return make_network(speakers=speakers, languages=languages), make_network(speakers=speakers, languages=languages)
-
-
-@pytest.fixture
-def batch() -> Batch:
-    return random_batch(SPEC, text_length=(9, 4, 6), mel_length=(20, 7, 12))
 
 
 @pytest.fixture(scope="session")
