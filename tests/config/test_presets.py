@@ -1,6 +1,7 @@
 """Every preset loads, and every setting is used."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,16 @@ def keys_of(section: type[BaseModel]) -> set[str]:
     return set(section.model_fields)
 
 
-def attributes_read() -> set[str]:
-    """Return every attribute name that the package reads, except in the modules that declare the settings."""
+@cache
+def attributes_read() -> set[tuple[str, str]]:
+    """Return every attribute that the package reads, after the last name of what has it: `audio.hop_samples`.
+
+    The modules that declare the settings do not count.
+    """
     modules = [module for module in (ROOT / "xtts_pipeline").rglob("*.py") if module.parent.name != "config"]
     trees = [ast.parse(module.read_text(encoding="utf-8")) for module in modules]
     return {
-        node.attr
+        (ast.unparse(node.value).split(".")[-1], node.attr)
         for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
@@ -47,7 +52,9 @@ def test_every_setting_is_read(section: str):
     annotation = Config.model_fields[section].annotation
     assert annotation is not None
 
-    assert keys_of(annotation) - attributes_read() == set()
+    # Others may have an attribute of the same name.
+    owners = {section, "config", "settings"}
+    assert keys_of(annotation) - {name for owner, name in attributes_read() if owner in owners} == set()
 
 
 def test_the_ljspeech_presets_have_the_limits_of_their_names():

@@ -20,6 +20,7 @@ from xtts_pipeline.perf import pipeline
 from xtts_pipeline.perf.diagnose.input import InputMeasurements, InputReport, judge, paced_rate
 from xtts_pipeline.perf.diagnose.oscillation import Oscillation, find_oscillation
 from xtts_pipeline.perf.pipeline import Pipeline, Stage, stage_costs
+from xtts_pipeline.system import machine
 from xtts_pipeline.system.machine import Cores, DiskSpeed, measure_disk, usable_cores
 
 WITHOUT_XLA = ("training.jit_compile=false",)
@@ -272,13 +273,28 @@ def test_an_oscillation_is_a_rhythm_not_a_spread() -> None:
         assert find_oscillation(series.tolist()) is None
 
 
-def test_disk_and_page_cache_are_told_apart_or_said_not_to_be(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "is_disk_measured"),
+    [(1.0, 0.0, True), (0.3, 0.09, True), (1.0, 1.0, False), (None, None, False)],
+)
+def test_disk_and_page_cache_are_told_apart_or_said_not_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: float | None, after: float | None, is_disk_measured: bool
+) -> None:
     file = tmp_path / "shard"
     file.write_bytes(bytes(4 << 20))
+    shares = iter((before, after))
+    monkeypatch.setattr(machine, "_cached_share", lambda _files: next(shares))
     speed = measure_disk([file], 64 << 20)
     assert speed.cached_mb_per_second > 0
-    assert speed.cached_share is None or 0.0 <= speed.cached_share <= 1.0
-    assert speed.disk_mb_per_second is None or speed.disk_mb_per_second > 0
+    assert speed.cached_share == before
+    assert (speed.disk_mb_per_second is not None) is is_disk_measured
+
+
+def test_the_part_of_a_file_in_the_page_cache_is_a_share_or_not_known(tmp_path: Path) -> None:
+    file = tmp_path / "shard"
+    file.write_bytes(bytes(4 << 20))
+    share = machine._cached_share([file])
+    assert share is None or 0.0 <= share <= 1.0
 
 
 def test_an_affinity_is_seen_as_the_cores_it_leaves() -> None:
