@@ -338,7 +338,9 @@ def is_row(raw: bytes) -> bool:
 
 
 # More of them could be a table in another encoding.
-lines = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")).filter(is_row), max_size=LEAST_FOREIGN_LINES - 1)
+lines = st.lists(
+    st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")).filter(is_row), max_size=LEAST_FOREIGN_LINES - 1
+)
 
 
 @pytest.mark.parametrize("line", [b"|", b"||", b" | ", b"\t|"])
