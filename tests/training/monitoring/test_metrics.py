@@ -27,12 +27,13 @@ def test_tensorboard_shows_repeated_steps_once(tmp_path: Path) -> None:
     with MetricsWriter(tmp_path, {}) as metrics:
         for step in (5, 10, 15):
             metrics.write(step, "train", {"loss": 1.0})
-        # The mark's file is named after the second before, and must sort after the files written until then.
-        time.sleep(2.1)
-        metrics.rewind(5, metrics.lines.size)
-        for step in (10, 20):
-            metrics.write(step, "train", {"loss": 1.0})
-    assert shown_steps(tmp_path / "tensorboard" / "train", "loss/loss") == [5, 10, 20]
+        for last in (5, 10):
+            # The mark's file is named after the second before, and must sort after the files written until then.
+            time.sleep(2.1)
+            metrics.rewind(last, metrics.lines.size)
+            for step in (last + 5, 20):
+                metrics.write(step, "train", {"loss": 1.0})
+    assert shown_steps(tmp_path / "tensorboard" / "train", "loss/loss") == [5, 10, 15, 20]
 
 
 def test_a_failing_disk_of_tensorboards_files_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
