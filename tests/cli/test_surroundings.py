@@ -37,8 +37,11 @@ def start(
     )
 
 
-@pytest.mark.parametrize("path", ["", str(Path(__file__).parents[2])], ids=["", "PYTHONPATH"])
-@pytest.mark.parametrize("options", [(), ("-P",)], ids=["", "safe parent"])
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [((), ""), ((), str(PACKAGE.parent)), (("-P",), str(PACKAGE.parent))],
+    ids=["plain", "PYTHONPATH", "safe parent and PYTHONPATH"],
+)
 def test_no_module_beside_a_corpus_is_imported(tmp_path: Path, options: tuple[str, ...], path: str) -> None:
     data = write_corpus(tmp_path / "data", 4)
     for module in ("click", "joblib", "multiprocessing", "numpy", "pydantic", "signal", "soxr", "types"):
