@@ -29,6 +29,7 @@ from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.errors import CheckpointError, ConfigError, InterruptedRunError
 from xtts_pipeline.training import resume as module
 from xtts_pipeline.training.acoustic import task
+from xtts_pipeline.training.acoustic.task import AcousticTask
 from xtts_pipeline.training.checkpoints import saver as saving
 from xtts_pipeline.training.checkpoints.files import load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import METRICS_NAME, checkpoint_folders, write_config
@@ -145,6 +146,17 @@ def test_a_run_that_is_to_end_at_a_saved_step_has_its_last_report_and_evaluation
     assert (ended["steps"], ended["best"]) == (4, {"step": 4, "metric": "loss", "value": 3.0})
     assert [line["step"] for line in read_metrics(tmp_path) if line["split"] == "train"] == reports
     assert [line["step"] for line in read_metrics(tmp_path) if line["split"] == "val"] == [4]
+
+
+def test_a_run_without_validation_that_is_to_end_at_a_saved_step_has_its_last_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AcousticTask, "open_validation", lambda *_: None)
+    settings = {"log_every": 3, "evaluate_every": 4}
+    with pytest.raises(Killed):
+        resume_and_train(tmp_path, TinySource(kill_after=5), config_with(**settings))
+    resume_and_train(tmp_path, TinySource(), config_with(**settings, steps=4), allowed=("training.steps",))
+    assert [line["step"] for line in read_metrics(tmp_path) if line["split"] == "train"] == [1, 3, 4]
 
 
 @pytest.mark.parametrize(("place", "call", "saved"), [(TinyStep, "__call__", 3), (TinyValidation, "evaluate", 5)])

@@ -215,6 +215,25 @@ def test_a_second_divergence_ends_the_run_without_a_checkpoint(tmp_path: Path, s
     assert load_checkpoint(tmp_path).step == 5
 
 
+def test_a_run_interrupted_at_its_second_divergence_can_be_resumed_with_other_settings(tmp_path: Path) -> None:
+    config, lost_steps = config_with(max_consecutive_skips=3), (6, 7, 8, 9, 10, 11, 12, 13)
+    with pytest.raises(InterruptedRunError, match="after step 9"):
+        resume_and_train(tmp_path, lost(*lost_steps), config, AskedAtCheck(13))
+    assert load_checkpoint(tmp_path).step == 9
+    with pytest.raises(TrainingError, match="after it had been rolled back at step 9; lower training"):
+        resume_and_train(tmp_path, lost(*lost_steps), config)
+    assert load_checkpoint(tmp_path).step == 5
+    lower = config_with(max_consecutive_skips=3, learning_rate=1e-5)
+    assert resume_and_train(tmp_path, TinySource(), lower, allowed=("training",))["steps"] == 12
+
+
+def test_a_lower_limit_counts_no_updates_of_an_earlier_report(tmp_path: Path) -> None:
+    resume_and_train(tmp_path, lost(8, 9), config_with(steps=9, evaluate_every=100))
+    config = config_with(max_consecutive_skips=2, evaluate_every=100)
+    summary = resume_and_train(tmp_path, TinySource(), config, allowed=("training",))
+    assert (summary["steps"], summary["rolled_back_at_step"]) == (12, None)
+
+
 def test_a_divergence_before_the_first_checkpoint_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(
         TrainingError, match=r"step 3: 3 updates in a row .* and there is no checkpoint to go back to; lower"

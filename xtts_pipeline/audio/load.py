@@ -32,8 +32,8 @@ OGG_HEADER_BYTES = 27  # up to the segment table; the last of them is its length
 ID3_HEADER_BYTES = 10
 EXPECTED = "expected WAV, FLAC, OGG or MP3"
 CONVERT = "convert it to WAV or FLAC, such as by ffmpeg"
-# Shorter clips may have too little speech for `xtts segment`.
-SEGMENTED_SECONDS = 60
+# In less speech `xtts segment` may find a right text as little as a wrong one.
+SEGMENTED_SECONDS = 120
 # As libsndfile names them. It knows more, but their truncation is not found, or their length is counted in blocks.
 CODECS = frozenset(
     (

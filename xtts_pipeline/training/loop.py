@@ -133,8 +133,7 @@ class _Training:
 
     def _load_state(self, state: RunState) -> None:
         """Restore counters, best evaluation and watches from `state`."""
-        self.state, self.is_settled = state, state.is_settled
-        self.best = state.best
+        self.state, self.is_settled, self.best = state, state.is_settled, state.best
         self.context.saver.saved_best = state.best_on_disk or state.best
         self.task.load_state(state)
         if self.validation is not None:
@@ -259,10 +258,11 @@ class _Training:
         elif step == 1 or step % self.settings.log_every == 0 or is_last:
             self._report(step)
         self.is_settled, self.before_evaluation = True, None
-        if self.skips.in_a_row < self.settings.max_consecutive_skips:
-            self._save_if_due(step, best)
-        else:
+        # Only a report counts the updates skipped since the one before.
+        if step == self.reported_step and self.skips.in_a_row >= self.settings.max_consecutive_skips:
             self._roll_back(step)
+        else:
+            self._save_if_due(step, best)
 
     def _report(self, step: int) -> None:
         if step == self.reported_step:
@@ -299,12 +299,9 @@ class _Training:
         # Patience counts measured values, written or not: workers without a disk must stop at the same step.
         self.best = self.best.after(step, metric, value)
         if self._is_patience_over() and step < self.settings.steps:
-            to_beat = math.inf if self.best.value is None else self.best.value
-            evaluations = counted(self.best.evaluations_without, "evaluation")
-            self._log(
-                f"stopping early: {evaluations} without a validation {metric} under "
-                f"{to_beat:.3f} of step {self.best.step} (training.patience)"
-            )
+            to_beat = f"{math.inf if self.best.value is None else self.best.value:.3f} of step {self.best.step}"
+            found = f"{counted(self.best.evaluations_without, 'evaluation')} without a validation {metric}"
+            self._log(f"stopping early: {found} under {to_beat} (training.patience)")
         is_better = self.context.saver.best.is_beaten_by(metric, value)
         return BestEvaluation(step, metric, value) if is_better else None
 
@@ -369,16 +366,20 @@ class _Training:
         The data stream continues where it is. Raises TrainingError the second time, or if there is no such checkpoint.
         """
         context = self.context
-        limit = f"training.max_consecutive_skips={self.settings.max_consecutive_skips}"
-        found = f"step {step}: {self.skips.in_a_row} updates in a row were not finite ({limit})"
+        limit, skipped = self.settings.max_consecutive_skips, self.skips.in_a_row
+        found = f"step {step}: {skipped} updates in a row were not finite (training.max_consecutive_skips={limit})"
         remedy = f"lower training.learning_rate or training.clip_norm, and see {SKIPPED_NAME} for the clips"
-        if self.rolled_back_at_step is not None:
-            raise TrainingError(f"{found}, after it had been rolled back at step {self.rolled_back_at_step}; {remedy}")
+        earlier, why = None, f"after it had been rolled back at step {self.rolled_back_at_step}"
         self._warn_not_saved(context.saver.drain())
         context.distribution.barrier()
-        earlier = load_newest_finite(context.folder, self.config, self.state.records, self.warn)
+        if self.rolled_back_at_step is None:
+            why = "and there is no checkpoint to go back to"
+            earlier = load_newest_finite(context.folder, self.config, self.state.records, self.warn)
         if earlier is None:
-            raise TrainingError(f"{found}, and there is no checkpoint to go back to; {remedy}")
+            # If an interruption has saved this step, the run would end here again with any other settings.
+            if context.is_chief and step == context.saver.saved_step:
+                remove_after(context.folder, step - 1)
+            raise TrainingError(f"{found}, {why}; {remedy}")
         checkpoint, state = earlier.checkpoint, earlier.state
         restore_step(self.variables, checkpoint)
         self.task.step.rate_factor.assign(ROLL_BACK_RATE)

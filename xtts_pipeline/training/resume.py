@@ -175,8 +175,8 @@ def _apply_settings(
         state = replace(state, records=records, position=position, window=state.window_without_clips)
         log(f"{', '.join(changed_order)} changed: going on with epoch {position.epoch}, from its beginning")
     was, step = checkpoint.config.training, checkpoint.step
-    if config.training.steps == step != was.steps and step % was.evaluate_every:
-        # The run now ends here, where its last evaluation has not been due.
+    if config.training.steps == step != was.steps and (step % was.evaluate_every or state.reported_step != step):
+        # The run now ends here, where its last report and evaluation have not been due.
         state = replace(state, is_settled=False)
     continued = _continue_best(state, changes, config)
     if continued.best.step != state.best.step:

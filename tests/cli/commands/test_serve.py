@@ -83,7 +83,7 @@ def test_voices_have_names_of_their_own(run: Path, tmp_path: Path) -> None:
 
 def test_a_voice_that_is_missing_is_refused_with_all_that_may_be_one(tmp_path: Path) -> None:
     assert refusal("--voice", tmp_path / "no").startswith(f"{tmp_path}/no: nothing is there; expected a run folder")
-    assert refusal("--voice", tmp_path / "no").endswith(", RUN/best, or a voice folder")
+    assert refusal("--voice", tmp_path / "no").endswith(", or RUN/best; or name a voice folder")
 
 
 def test_a_missing_extra_is_named_with_its_command(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

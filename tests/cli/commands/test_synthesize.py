@@ -10,6 +10,7 @@ import pytest
 import soundfile
 from click.testing import Result
 
+from tests import speaking
 from tests.calling import error_of, xtts
 from tests.speaking import make_run
 from xtts_pipeline.cache.format.identity import CacheIdentity
@@ -125,6 +126,16 @@ def test_strict_text_names_the_line_of_an_unknown_character(run: Path, tmp_path:
     error = refusal(*asked, "--strict-text")
     assert "lines.txt:2: text 'naïve': 'ï' (U+00EF LATIN SMALL LETTER I WITH DIAERESIS)" in str(error)
     assert not (tmp_path / "out").exists()
+
+
+def test_strict_text_refuses_a_line_of_a_sign_that_is_read_in_other_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speaking, "SYMBOLS", tuple(symbol for symbol in speaking.SYMBOLS if symbol != "p"))
+    run = make_run(tmp_path / "run")
+    (tmp_path / "lines.txt").write_text("hello\n%\n", encoding="utf-8")
+    asked = ("--run", run, "--text-file", tmp_path / "lines.txt", "--output", tmp_path / "out")
+    assert "lines.txt:2: text '%': 'p'" in str(refusal(*asked, "--strict-text"))
 
 
 def test_a_reference_changes_the_speech(run: Path, tmp_path: Path, clip: Path) -> None:

@@ -154,6 +154,12 @@ def test_a_recording_without_a_transcript_is_cut_only(book: tuple[Path, list[Wor
     assert max(lengths) <= 10
 
 
+def test_a_recording_of_which_nothing_is_kept_is_not_said_to_be_cut():
+    long = CutClip(0.0, 30.0, problem=Misfit.TOO_LONG)
+    text = SegmentReport(Path("out"), [Recording("a", Path("a.wav"), None)], [[long]], []).to_text()
+    assert "cut only" not in text
+
+
 def test_clips_without_a_text_have_no_confidence_and_no_part_in_the_next_step():
     recordings = [Recording("a", Path("a.wav"), Path("a.txt")), Recording("b", Path("b.wav"), None)]
     spoken, cut = CutClip(0.0, 3.0, "one", 0.9), CutClip(0.0, 4.0)
@@ -227,7 +233,7 @@ def test_a_recording_that_fails_is_not_counted_among_those_cut_and_makes_no_fold
 def test_the_words_of_a_short_recording_may_be_right(
     book: tuple[Path, list[Word]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sure: int, end: str
 ):
-    monkeypatch.setattr("xtts_pipeline.corpus.segment.segment.SURE_SECONDS", sure)
+    monkeypatch.setattr("xtts_pipeline.corpus.segment.segment.SEGMENTED_SECONDS", sure)
     wave, rate = soundfile.read(book[0] / "chapter 1.wav", stop=40 * 22_050)
     soundfile.write(tmp_path / "book.wav", wave, rate)
     (tmp_path / "book.txt").write_text("\n".join(demo_sentences()[36:44]))

@@ -385,8 +385,8 @@ def _check_lines(
             spoken.append(line)
         except TextError as error:
             left_out.append(str(number))
-            # A line of letters that the run lacks is an error, and so is a file without a line to speak.
-            if any(map(str.isalnum, line)) or len(left_out) == len(lines):
+            # A line of letters or signs that the run lacks is an error, and so is a file without a line to speak.
+            if error.reason != Reason.EMPTY_TEXT or any(map(str.isalnum, line)) or len(left_out) == len(lines):
                 raise TextError(error.reason, f"{path}:{number}: {error.detail}") from None
     if left_out:
         print_warnings([f"{path}:{listed(left_out)}: nothing to speak, left out"])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from xtts_pipeline.audio.load import CONVERT, LIBRARY_ERRORS
+from xtts_pipeline.audio.load import CONVERT, LIBRARY_ERRORS, SEGMENTED_SECONDS
 from xtts_pipeline.audio.save import encode_wave
 from xtts_pipeline.corpus.encodings import decode_text, likely_encoding
 from xtts_pipeline.corpus.folders import HOLDS_TIMES, holds_times
@@ -37,8 +37,6 @@ from xtts_pipeline.system.terminal import counted, join_lines, shell_word
 CLIPS_NAME, LEFT_OUT_NAME = "clips.jsonl", "left_out.jsonl"
 UNTRANSCRIBED_FOLDER = "untranscribed"
 MIN_SPEECH_SECONDS = 10.0
-# In less speech, a right text may be found as little as a wrong one.
-SURE_SECONDS = 120.0
 # A transcript of an hour has 60 kB.
 MAX_TEXT_BYTES = 16 << 20
 _UNSAFE = re.compile(r"[\\/|\s]+")
@@ -87,7 +85,9 @@ class SegmentReport:
         """Return the report for people."""
         report = self.to_json()
         pairs = zip(self.recordings, self.clips, strict=True)
-        cut_only = sum(recording.transcript is None and bool(clips) for recording, clips in pairs)
+        cut_only = sum(
+            recording.transcript is None and any(clip.problem is None for clip in clips) for recording, clips in pairs
+        )
         found = f"{counted(report['recordings'], 'recording')}: {counted(report['clips'], 'clip')}"
         lines = [f"{found} of {report['hours']:.2f} hours"]
         if cut_only:
@@ -203,7 +203,7 @@ def _cut(recording: Recording, language: str, max_seconds: float, encoding: str)
     share = alignment.explained_share
     if share < LEAST_EXPLAINED:
         found = f"its words explain {max(0.0, share):.0%} of the speech in {recording.sound.name}"
-        short = f"; {seconds:.0f} s of speech may be too short to find its words" if seconds < SURE_SECONDS else ""
+        short = f"; {seconds:.0f} s of speech may be too short to find its words" if seconds < SEGMENTED_SECONDS else ""
         problem = f"{where}: {found}, expected over {LEAST_EXPLAINED:.0%}; check the pair and --language{short}"
         end = float(speech.stretches[-1, 1])
         return [CutClip(0.0, end, " ".join(reference.words), 0.0, Misfit.WRONG_TRANSCRIPT)], rate, problem

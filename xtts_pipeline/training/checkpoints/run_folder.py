@@ -112,7 +112,7 @@ def nearest_run(path: Path) -> str:
     beside = [] if path.exists() else _runs_in(path.parent)
     if beside:
         return did_you_mean(path.name, beside, prefix=str(path).removesuffix(path.name))
-    return "expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, RUN/best, or a voice folder"
+    return "expected a run folder with checkpoints/step-NNNNNNNN, as `xtts train` writes, or RUN/best"
 
 
 @contextmanager

@@ -101,5 +101,6 @@ def test_the_summary_says_what_was_left_out_repeated_and_not_compared(tmp_path: 
         "  too few clips to compare them; expected 20 or more",
         "  Repeated sounds           1",
         "  Repeated texts            1",
+        "  Similar texts             0",
         "  Left out                  3  2 audio_unreadable, 1 bad_row",
     ]

@@ -94,6 +94,7 @@ class ClipsReport:
             lines.append(f"  too few clips to compare them; expected {MIN_CLIPS} or more")
         lines.append(f"  {'Repeated sounds':<20} {content.count_repeated('sound'):>6}")
         lines.append(f"  {'Repeated texts':<20} {content.count_repeated('text'):>6}")
+        lines.append(f"  {'Similar texts':<20} {content.count_repeated('near text'):>6}")
         if content.rejections:
             reasons = ", ".join(f"{count} {reason}" for reason, count in content.rejected_by_reason)
             lines.append(f"  {'Left out':<20} {len(content.rejections):>6}  {reasons}")
