@@ -56,12 +56,20 @@ def warn_of_one_voice(run: Path, checkpoint: "Checkpoint", references: Sequence[
 
 
 class RunPath(LocalPath):
-    """The folder of a run, or of one of its checkpoints: it is looked for before TensorFlow is imported."""
+    """The folder of a run, or of one of its checkpoints: it is looked for before TensorFlow is imported.
+
+    alternative: what an error says that may be named instead.
+    """
+
+    alternative = ""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path. Raises CheckpointError that names the runs below or beside it if it is no run."""
         path = super().convert(value, param, ctx)
-        find_checkpoint(path)
+        try:
+            find_checkpoint(path)
+        except CheckpointError as error:
+            raise type(error)(f"{error}{self.alternative}") from None
         return path
 
 
@@ -82,14 +90,11 @@ class VoicePath(LocalPath):
 class VocoderPath(RunPath):
     """The folder of a vocoder's run or of one of its checkpoints, or the word `griffin-lim`."""
 
+    alternative = f"; or name {GRIFFIN_LIM}, which needs no run"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path or the word. Raises CheckpointError if it is neither."""
-        if value == GRIFFIN_LIM:
-            return value
-        try:
-            return super().convert(value, param, ctx)
-        except CheckpointError as error:
-            raise type(error)(f"{error}; or name {GRIFFIN_LIM}, which needs no run") from None
+        return value if value == GRIFFIN_LIM else super().convert(value, param, ctx)
 
 
 # For a command that may take the cache of a run.

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xtts_pipeline.cache.format.manifest import Manifest, config_differences
-from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
 from xtts_pipeline.data.source import Source
@@ -15,7 +14,6 @@ from xtts_pipeline.training.acoustic.step import AcousticStep
 from xtts_pipeline.training.checkpoints.files import Checkpoint, load_checkpoint
 from xtts_pipeline.training.checkpoints.run_folder import (
     BEST_FOLDER,
-    CONFIG_NAME,
     LAST_FOLDER,
     checkpoint_folders,
     damaged_checkpoints,
@@ -26,7 +24,7 @@ from xtts_pipeline.training.checkpoints.run_folder import (
 )
 from xtts_pipeline.training.checkpoints.state import BestEvaluation, NetworkKind, RunState
 from xtts_pipeline.training.distributed.strategy import SINGLE_DEVICE, Distribution
-from xtts_pipeline.training.settings import RECORDS_KEY, Changes, changed_settings, check_changes
+from xtts_pipeline.training.settings import RECORDS_KEY, Changes, changed_settings, check_changes, new_changes
 from xtts_pipeline.training.vocoder.step import VocoderStep
 
 # Settings of what an evaluation measures.
@@ -164,7 +162,7 @@ def _apply_settings(
     check_same_cache(checkpoint, source.manifest)
     records = source.records_digest()
     changes = _find_changes(checkpoint, state, config, records)
-    check_changes(run, _new_changes(run, changes, config), allowed)
+    check_changes(run, new_changes(run, changes, config), allowed)
     if config.training.steps < checkpoint.step:
         raise ConfigError(
             f"{run}: {checkpoint.step} steps are done, training.steps={config.training.steps} is fewer; ask for more"
@@ -203,14 +201,6 @@ def _continue_best(state: RunState, changes: Changes, config: Config) -> RunStat
         # Patience may have stopped the run, which goes on now.
         return replace(state, best=replace(state.best, evaluations_without=0))
     return state
-
-
-def _new_changes(run: Path, changes: Changes, config: Config) -> Changes:
-    """Return the changes that config.yaml does not have yet. The others were allowed before, by a run killed since."""
-    if not (run / CONFIG_NAME).is_file():
-        return changes
-    new = changed_settings(load_config(base=read_yaml(run / CONFIG_NAME)), config)
-    return {key: values for key, values in changes.items() if key in new or key == RECORDS_KEY}
 
 
 def check_same_cache(checkpoint: Checkpoint, manifest: Manifest) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from xtts_pipeline.cache.format.manifest import CACHE_SECTIONS, Manifest, cache_settings, config_differences
-from xtts_pipeline.config.load import load_config
+from xtts_pipeline.config.load import load_config, read_yaml
 from xtts_pipeline.config.schema import Config, show_value
 from xtts_pipeline.errors import CacheError, ConfigError, did_you_mean
 from xtts_pipeline.system.terminal import shell_word
-from xtts_pipeline.training.checkpoints.run_folder import checkpoint_folders
+from xtts_pipeline.training.checkpoints.run_folder import CONFIG_NAME, checkpoint_folders
 from xtts_pipeline.training.checkpoints.state import NetworkKind
 from xtts_pipeline.training.checks import available_memory, choose_batch_size, choose_precision
 from xtts_pipeline.training.distributed.cluster import Cluster
@@ -125,6 +125,14 @@ def check_allowed_keys(allowed: Collection[str]) -> None:
     for key in allowed:
         if key not in known:
             raise ConfigError(f"--allow-change {key}: no such setting or section; {did_you_mean(key, sorted(known))}")
+
+
+def new_changes(run: Path, changes: Changes, config: Config) -> Changes:
+    """Return the changes that config.yaml does not have yet. The others were allowed before, by a run killed since."""
+    if not (run / CONFIG_NAME).is_file():
+        return changes
+    new = changed_settings(load_config(base=read_yaml(run / CONFIG_NAME)), config)
+    return {key: values for key, values in changes.items() if key in new or key == RECORDS_KEY}
 
 
 def check_changes(run: Path, changes: Changes, allowed: Collection[str]) -> None:

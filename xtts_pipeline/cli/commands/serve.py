@@ -13,7 +13,7 @@ from xtts_pipeline.cli.gate import tensorflow
 from xtts_pipeline.cli.groups import DocumentedCommand
 from xtts_pipeline.cli.options import COUNT, FOLDER, Seconds
 from xtts_pipeline.cli.run_options import RunPath, synthesis_option, vocoder_option
-from xtts_pipeline.errors import CheckpointError, ConfigError
+from xtts_pipeline.errors import ConfigError
 from xtts_pipeline.serving.listening import listen
 from xtts_pipeline.system.installation import require_extra
 from xtts_pipeline.system.regular_files import read_regular_file
@@ -30,13 +30,12 @@ _NAMED = re.compile(r"(?P<name>[\w.-]+)=(?P<path>.+)", re.DOTALL)
 class NamedVoicePath(RunPath):
     """`NAME=PATH`, or a path whose folder is the name of the voice."""
 
+    alternative = "; or name a voice folder"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the name and the path. Raises CheckpointError if no voice is there."""
         named = None if Path(value).exists() else _NAMED.fullmatch(value)
-        try:
-            path: Path = super().convert(named["path"] if named else value, param, ctx)
-        except CheckpointError as error:
-            raise type(error)(f"{error}; or name a voice folder") from None
+        path: Path = super().convert(named["path"] if named else value, param, ctx)
         return (named["name"] if named else own_name(path)), path
 
 

@@ -73,6 +73,7 @@ from xtts_pipeline.training.settings import (
     changed_settings,
     check_allowed_keys,
     check_changes,
+    new_changes,
     training_config,
 )
 from xtts_pipeline.training.vocoder.checks import describe_crops
@@ -335,9 +336,8 @@ def _finished_summary(
     if summary is not None or not checkpoint_folders(run):
         check_changes(run, changes, allowed)
     elif is_whole(run):
-        # A setting may go back to what the checkpoint has, if a run killed since has changed it.
         saved = changed_settings(read_run_state(run).config, config)
-        check_changes(run, {key: pair for key, pair in saved.items() if key in changes}, allowed)
+        check_changes(run, new_changes(run, saved, config), allowed)
     if summary is None:
         return None
     require_network(run, summary["network"], network)
