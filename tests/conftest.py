@@ -235,7 +235,7 @@ def write_cache(cache_config: Config) -> Callable[..., Manifest]:
             "tokens": [len(u.example.tokens) for u in utterances],
         }
         manifest = Manifest(
-            format_version=1,
+            format_version=2,
             fingerprint=fingerprint(config, SYMBOLS),
             fields=record_spec(base).fields,
             audio=base.audio,

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from tests.cache.corpora import records_of
 from tests.data.reading import DATA, operations, training_dataset, validation_dataset
-from xtts_pipeline.cache.format.example import decode_example
+from xtts_pipeline.cache.format.example import decode_example, encode_values
 from xtts_pipeline.cache.format.manifest import Manifest, load_manifest, record_spec
+from xtts_pipeline.cache.format.schema import Example, RecordSpec, padded_values
 from xtts_pipeline.cache.format.tfrecord import read_records
 from xtts_pipeline.config.schema import DataConfig
 from xtts_pipeline.data.cached import parse_batch
@@ -57,6 +58,18 @@ def test_a_batch_equals_its_records(folder: Path, manifest: Manifest) -> None:
         for name, value in decode_example(payload, spec).items():
             if name != "id":
                 np.testing.assert_array_equal(batch[name][row], value)
+
+
+@pytest.mark.parametrize("bins", [256, 257])
+def test_every_bit_of_a_mel_comes_back(bins: int) -> None:
+    spec = RecordSpec(max_text_length=2, max_mel_frames=256, mel_bins=bins, pad_value=0.0)
+    # All float16 there are. As halves of float32 values, many are signalling NaNs.
+    mel = np.resize(np.arange(1 << 16, dtype="<u2"), (256, bins)).view(np.float16)
+    values = {**padded_values(Example("a", np.zeros(0, np.int32), mel[:0]), spec), "mel": mel}
+
+    batch = parse_batch(tf.constant([encode_values(values, spec.fields)]), spec, 1)
+
+    assert batch["mel"][0].numpy().tobytes() == mel.tobytes()
 
 
 def test_parsing_eagerly_equals_parsing_inside_the_dataset(folder: Path, manifest: Manifest) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cache.corpora import build, make_config, write_corpus
+from tests.cache.corpora import build, make_config, records_of, write_corpus
 from xtts_pipeline.cache.format.manifest import load_manifest
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.data.schedule import StreamPosition
@@ -59,6 +59,15 @@ def test_a_crop_is_a_part_of_its_clip_with_the_sound_under_it(source: WaveSource
     assert starts == [(len(mel) - CROP) // 2]
     found = crops.wave[number].numpy() / 32_768
     np.testing.assert_allclose(found, wave[starts[0] * hop :][: (CROP - 1) * hop], atol=1e-7)
+
+
+def test_a_mel_with_an_odd_number_of_bins_is_read(tmp_path: Path) -> None:
+    config = make_config("cache.store_waves=true", "audio.mel_bins=7", *VOCODER, *SIZES)
+    build(write_corpus(tmp_path / "data", CLIPS), tmp_path / "cache", config)
+    source = WaveSource(tmp_path / "cache", load_manifest(tmp_path / "cache"), config)
+    id, mel, _ = source.validation_clip(0)
+    [stored] = [record["mel"] for _, record in records_of(tmp_path / "cache") if record["id"] == id]
+    np.testing.assert_array_equal(mel, stored[: len(mel)].astype(np.float32))
 
 
 def test_batches_have_the_signature_s_shape_whatever_the_bucket(source: WaveSource) -> None:

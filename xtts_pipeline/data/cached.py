@@ -22,7 +22,7 @@ from xtts_pipeline.cache.format.manifest import (
     manifest_bytes,
 )
 from xtts_pipeline.cache.format.problems import refuse, verify_command
-from xtts_pipeline.cache.format.schema import RecordSpec
+from xtts_pipeline.cache.format.schema import RecordField, RecordSpec
 from xtts_pipeline.cache.format.tfrecord import record_starts
 from xtts_pipeline.cache.verify.verify import verify_cache
 from xtts_pipeline.config.schema import DataConfig
@@ -221,19 +221,27 @@ def parse_batch(serialized: tf.Tensor, spec: RecordSpec, batch_size: int) -> Fie
 
     Raises tf.errors.InvalidArgumentError if a record is not of the spec's size.
     """
-    features = {
-        field.name: tf.io.FixedLenFeature([], tf.int64 if field.storage == "int64" else tf.string)
-        for field in spec.batch_fields
-    }
-    values = tf.io.parse_example(serialized, features)
+    values = tf.io.parse_example(serialized, {field.name: _feature_of(field) for field in spec.batch_fields})
     batch = {}
     for field in spec.batch_fields:
-        value = values[field.name]
-        if field.storage == "raw":
-            # Not `fixed_length=`: it pads and cuts other sizes silently, and does not support float16.
-            value = tf.io.decode_raw(value, field.dtype)
+        value = array_of(values[field.name], field) if field.is_array else values[field.name]
         batch[field.name] = tf.cast(tf.reshape(value, [batch_size, *field.shape]), field.dtype)
     return batch
+
+
+def _feature_of(field: RecordField) -> tf.io.FixedLenFeature:
+    """Return what the parser is told of a field."""
+    if field.storage == "float32_bits":
+        return tf.io.FixedLenFeature([field.array_bytes // tf.float32.size], tf.float32)
+    return tf.io.FixedLenFeature([], tf.int64 if field.storage == "int64" else tf.string)
+
+
+def array_of(value: tf.Tensor, field: RecordField) -> tf.Tensor:
+    """Return the numbers of an array as the parser gave it: string [...], or float32 [..., n] of `float32_bits`."""
+    if field.storage == "float32_bits":
+        return tf.bitcast(value, field.dtype)
+    # Not `fixed_length=`: it pads and cuts other sizes silently, and does not support float16.
+    return tf.io.decode_raw(value, field.dtype)
 
 
 def _parse_batches(

@@ -18,9 +18,10 @@ from xtts_pipeline.audio.mel import PCM_SCALE
 from xtts_pipeline.cache.format.identity import records_digest
 from xtts_pipeline.cache.format.listings import UtteranceEntry, read_utterances
 from xtts_pipeline.cache.format.manifest import Manifest
+from xtts_pipeline.cache.format.schema import RecordField, wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.config.schema import Config, DataConfig
-from xtts_pipeline.data.cached import CachedSource, RecordReader
+from xtts_pipeline.data.cached import CachedSource, RecordReader, array_of
 from xtts_pipeline.data.order import hash_of, parallel_calls, prefetched, rows_of_batches
 from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import ConfigError
@@ -226,11 +227,12 @@ class WaveSource(CachedSource):
     def _reader(self, split: _Split, frames: int | None = None) -> Any:
         """Return a function of a record's number and the first frames of crops: its mels and waves, one row a crop."""
         count, hop, bins = frames or self._crop_frames, self._hop, self.manifest.audio.mel_bins
-        mels, waves = split.mels, split.waves
+        mels, waves, spec = split.mels, split.waves, self.specs[0]
+        fields = {field.name: field for field in (*spec.fields, *wave_fields(spec, hop))}
 
         def read(number: tf.Tensor, starts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            mel = tf.reshape(_raw_feature(mels.read(number), "mel", tf.float16), [-1, bins])
-            wave = tf.reshape(_raw_feature(waves.read(number), "wave", tf.int16), [-1, hop])
+            mel = tf.reshape(_array(mels.read(number), fields["mel"]), [-1, bins])
+            wave = tf.reshape(_array(waves.read(number), fields["wave"]), [-1, hop])
             frame = starts[:, None] + tf.range(count)
             rows = starts.shape[0]
             crops = tf.ensure_shape(tf.gather(mel, frame), [rows, count, bins])
@@ -245,9 +247,12 @@ def _epoch_order(clips: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
     return tf.random.experimental.stateless_shuffle(indices, [hash_of(seed, "clips", epoch), 0])
 
 
-def _raw_feature(record: tf.Tensor, name: str, dtype: tf.DType) -> tf.Tensor:
-    features = tf.io.parse_single_example(record, {name: tf.io.FixedLenFeature([], tf.string)})
-    return tf.io.decode_raw(features[name], dtype)
+def _array(record: tf.Tensor, field: RecordField) -> tf.Tensor:
+    """Return an array of a record whose bucket is not known; only its last dimensions are those of the field."""
+    feature = tf.io.FixedLenFeature([], tf.string)
+    if field.storage == "float32_bits":
+        feature = tf.io.FixedLenSequenceFeature([], tf.float32, allow_missing=True)
+    return array_of(tf.io.parse_single_example(record, {field.name: feature})[field.name], field)
 
 
 def _merge_crops(mel: tf.Tensor, wave: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

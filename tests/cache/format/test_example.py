@@ -37,15 +37,22 @@ def test_features_come_back_padded_with_silence(tokens: int, frames: int, uttera
     np.testing.assert_array_equal(decoded["mel"][frames:], np.float16(SPEC.pad_value))
 
 
-def test_the_bytes_are_those_of_tensorflow_and_both_live_in_one_process() -> None:
+# Two values of the mel fill a float32; with an odd number of bins the mel is bytes.
+@pytest.mark.parametrize("bins", [3, 4])
+def test_the_bytes_are_those_of_tensorflow_and_both_live_in_one_process(bins: int) -> None:
     import tensorflow as tf
 
+    spec = replace(SPEC, mel_bins=bins)
     examples = [make_example(), make_example(0, 0, ""), make_example(utterance_id="\u00e9" * 9_000)]
     examples += [replace(make_example(), speaker=speaker) for speaker in (-1, 0, 127, 128, 2**31 - 1)]
     for example in examples:
-        payload = encode_example(example, SPEC)
+        example = replace(example, mel=np.resize(example.mel, (len(example.mel), bins)))
+        payload = encode_example(example, spec)
         message = tf.train.Example.FromString(payload)
         assert message.features.feature["id"].bytes_list.value[0] == example.id.encode()
+        mel = message.features.feature["mel"]
+        stored = mel.bytes_list.value[0] if bins == 3 else np.array(mel.float_list.value, "<f4").tobytes()
+        assert stored == decode_example(payload, spec)["mel"].tobytes()
         assert message.SerializeToString(deterministic=True) == payload
 
 
@@ -71,6 +78,21 @@ def test_missing_surplus_and_mistyped_features_are_refused() -> None:
     for message, problem in ((missing, "speaker"), (surplus, "pitch"), (mistyped, "bytes_list"), (doubled, "2 values")):
         with pytest.raises(CacheError, match=problem):
             decode_example(message.SerializeToString(), SPEC)
+
+
+def test_a_mel_of_another_size_or_kind_is_refused() -> None:
+    import tensorflow as tf
+
+    spec = replace(SPEC, mel_bins=4)
+    whole = tf.train.Example.FromString(encode_example(replace(make_example(), mel=np.zeros((2, 4), np.float32)), spec))
+    short, none, mistyped = (tf.train.Example.FromString(whole.SerializeToString()) for _ in range(3))
+    short.features.feature["mel"].float_list.value.pop()
+    none.features.feature["mel"].float_list.Clear()
+    mistyped.features.feature["mel"].bytes_list.value.append(bytes(40))
+    problems = ("mel holds 36 bytes, expected 40", "mel holds 0 values", "mel is a bytes_list, expected a float_list")
+    for message, problem in zip((short, none, mistyped), problems, strict=True):
+        with pytest.raises(CacheError, match=problem):
+            decode_example(message.SerializeToString(), spec)
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xff\xff", b"not a record at all"])

@@ -41,7 +41,7 @@ def make_manifest(config: Config | None = None) -> Manifest:
     config = (config or Config()).with_settings("data", buckets=None)
     spread = Statistics(1.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0)
     return Manifest(
-        format_version=1,
+        format_version=2,
         fingerprint=fingerprint(config, SYMBOLS),
         fields=record_spec(config).fields,
         audio=config.audio,
@@ -122,7 +122,7 @@ def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
         (("readings",), [{**READING, "encoding": ""}] * 2, "readings: found 2, expected 1"),
         (("statistics", "frames", "p50"), 9.0, "statistics.frames"),
         (("files",), {}, "files"),
-        (("format_version",), 2, "format_version 2, expected 1"),
+        (("format_version",), 1, "format_version 1, expected 2"),
         (("surplus",), 1, "surplus"),
         (("shards",), {}, "shards"),
     ],

@@ -39,8 +39,8 @@ def test_every_field_of_the_step_is_stored() -> None:
         "language",
     ]
     assert all(stored[field.name].shape == field.shape for field in SPEC.batch_fields)
-    assert stored["mel"].raw_bytes == 5 * 3 * 2
-    assert stored["tokens"].raw_bytes == 6 * 4
+    assert stored["mel"].array_bytes == 5 * 3 * 2
+    assert stored["tokens"].array_bytes == 6 * 4
 
 
 def test_a_clip_belongs_to_the_first_bucket_that_holds_both_its_lengths() -> None:

@@ -35,7 +35,7 @@ from xtts_pipeline.cache.format.manifest import (
     record_spec,
     summarize,
 )
-from xtts_pipeline.cache.format.schema import SPLITS
+from xtts_pipeline.cache.format.schema import FORMAT_VERSION, SPLITS
 from xtts_pipeline.cache.format.shards import ShardName
 from xtts_pipeline.config.schema import Config
 from xtts_pipeline.corpus.utterance import Rejection
@@ -175,7 +175,7 @@ def manifest_of(
     """
     kept, rejected = len(lengths[MEASURES[0]]), len(rejections)
     return Manifest(
-        format_version=1,
+        format_version=FORMAT_VERSION,
         fingerprint=fingerprint(config, index.symbols),
         fields=record_spec(config).fields,
         audio=config.audio,

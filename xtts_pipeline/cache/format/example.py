@@ -15,11 +15,12 @@ from xtts_pipeline.cache.format import schema
 from xtts_pipeline.cache.format.problems import REPAIR
 from xtts_pipeline.errors import CacheError
 
-# The messages of tensorflow/core/example/{feature,example}.proto.
+# The messages of tensorflow/core/example/{feature,example}.proto. A packed list of floats is written as bytes are, so
+# here it is bytes.
 _EXAMPLE_PROTO = """
 name: "xtts_pipeline/example.proto" package: "tensorflow" syntax: "proto3"
 message_type { name: "BytesList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
-message_type { name: "FloatList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
+message_type { name: "FloatList" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
 message_type { name: "Int64List" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
 message_type {
   name: "Feature"
@@ -47,9 +48,10 @@ message_type {
 }
 """
 
-_FEATURE_KINDS = {"raw": "bytes_list", "utf8": "bytes_list", "int64": "int64_list"}
+_FEATURE_KINDS = {"raw": "bytes_list", "utf8": "bytes_list", "float32_bits": "float_list", "int64": "int64_list"}
 # The tags of the messages' length-delimited fields: 8 times the field's number, plus 2.
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
+_KIND_TAGS = {"bytes_list": _FIRST, "float_list": _SECOND}
 
 
 def encode_example(example: schema.Example, spec: schema.RecordSpec) -> bytes:
@@ -77,7 +79,7 @@ def record_parts(values: Mapping[str, Any], fields: Sequence[schema.RecordField]
             parts.append(_integer_entry(field.name, int(value)))
         else:
             data = value if isinstance(value, bytes) else value.encode() if isinstance(value, str) else value.tobytes()
-            parts += [_bytes_entry_head(field.name, len(data)), data]
+            parts += [_bytes_entry_head(field.name, field.storage, len(data)), data]
     return [_FIRST, _varint(sum(map(len, parts))), *parts]
 
 
@@ -95,10 +97,10 @@ def _integer_entry(name: str, value: int) -> bytes:
 
 
 @lru_cache(maxsize=1 << 12)
-def _bytes_entry_head(name: str, size: int) -> bytes:
+def _bytes_entry_head(name: str, storage: schema.Storage, size: int) -> bytes:
     """Return the map entry of a feature of `size` bytes up to these bytes."""
     head = _FIRST + _varint(size)
-    for tag in (_FIRST, _SECOND):
+    for tag in (_KIND_TAGS[_FEATURE_KINDS[storage]], _SECOND):
         head = tag + _varint(len(head) + size) + head
     head = _delimited(_FIRST, name.encode()) + head
     return _FIRST + _varint(len(head) + size) + head
@@ -130,7 +132,7 @@ def decode_example(payload: bytes, spec: schema.RecordSpec) -> dict[str, np.ndar
 
 
 def decode_values(payload: bytes, fields: Sequence[schema.RecordField]) -> dict[str, np.ndarray | str | int]:
-    """Return the features of a record: `raw` fields as arrays of the field's dtype and shape, others as str or int.
+    """Return the features of a record: arrays of the field's dtype and shape, str or int.
 
     Raises CacheError if the payload is no tf.train.Example, or a feature is missing, unknown or of a wrong kind or
     size.
@@ -163,8 +165,8 @@ def _decode_field(field: schema.RecordField, feature: Any) -> np.ndarray | str |
             return bytes(value).decode()
         except UnicodeDecodeError:
             raise CacheError(f"feature {field.name} is not UTF-8; {REPAIR}") from None
-    if len(value) != field.raw_bytes:
-        raise CacheError(f"feature {field.name} holds {len(value)} bytes, expected {field.raw_bytes}; {REPAIR}")
+    if len(value) != field.array_bytes:
+        raise CacheError(f"feature {field.name} holds {len(value)} bytes, expected {field.array_bytes}; {REPAIR}")
     return np.frombuffer(value, np.dtype(field.dtype).newbyteorder("<")).reshape(field.shape)
 
 

@@ -260,10 +260,10 @@ class Manifest:
 
     def _check_sizes(self) -> None:
         """Raise ValueError if a shard is too small for its records, whose number decides how much memory is taken."""
-        raw_fields = [[field for field in spec.fields if field.storage == "raw"] for spec in bucket_specs(self)]
-        raw_bytes = [sum(field.raw_bytes for field in fields) for fields in raw_fields]
+        arrays = [[field for field in spec.fields if field.is_array] for spec in bucket_specs(self)]
+        array_bytes = [sum(field.array_bytes for field in fields) for fields in arrays]
         for shard in self.shards:
-            least_bytes = shard.records * (FRAME_BYTES + raw_bytes[shard.bucket or 0])
+            least_bytes = shard.records * (FRAME_BYTES + array_bytes[shard.bucket or 0])
             if shard.bytes < least_bytes or (shard.records == 0) != (shard.bytes == 0):
                 found = f"{shard.records} records in {shard.bytes} bytes"
                 raise ValueError(f"{shard.name} has {found}, expected at least {least_bytes} bytes")

@@ -12,10 +12,10 @@ import numpy as np
 
 from xtts_pipeline.text.tokens import PAD_ID
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SPLITS = ("train", "val", "test")
 
-Storage = Literal["int64", "utf8", "raw"]
+Storage = Literal["int64", "utf8", "raw", "float32_bits"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class RecordField:
     """One feature of a record.
 
     `int64` and `utf8` are stored as such in the tf.train.Example; `raw` is the array's little-endian bytes in C order.
-    `dtype` and `shape` are those of the parsed tensor, without a batch axis.
+    `float32_bits` has the same bytes, as the values of a float_list: TensorFlow's parser copies these straight into the
+    batch, but bytes to a string first. `dtype` and `shape` are those of the parsed tensor, without a batch axis.
     """
 
     name: str
@@ -31,9 +32,14 @@ class RecordField:
     shape: tuple[int, ...]
     storage: Storage
 
+    @property
+    def is_array(self) -> bool:
+        """Whether the stored value is the bytes of an array."""
+        return self.storage in ("raw", "float32_bits")
+
     @cached_property
-    def raw_bytes(self) -> int:
-        """Size of the stored value of a `raw` field."""
+    def array_bytes(self) -> int:
+        """Size of the stored value of an array."""
         return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
 
@@ -57,11 +63,13 @@ class RecordSpec:
     @cached_property
     def fields(self) -> tuple[RecordField, ...]:
         """All features of a record, in the documented order."""
+        # A float32 holds two values of the mel.
+        mel_storage: Storage = "raw" if self.mel_bins % 2 else "float32_bits"
         return (
             RecordField("id", "str", (), "utf8"),
             RecordField("tokens", "int32", (self.max_text_length,), "raw"),
             RecordField("text_length", "int32", (), "int64"),
-            RecordField("mel", "float16", (self.max_mel_frames, self.mel_bins), "raw"),
+            RecordField("mel", "float16", (self.max_mel_frames, self.mel_bins), mel_storage),
             RecordField("mel_length", "int32", (), "int64"),
             RecordField("speaker", "int32", (), "int64"),
             RecordField("language", "int32", (), "int64"),

@@ -51,7 +51,7 @@ class ShardVerifier:
             np.full((spec.max_mel_frames, spec.mel_bins), spec.pad_value, "<f2").tobytes() for spec in self._specs
         ]
         self._wave_fields = [wave_fields(spec, self._hop_samples) for spec in self._specs]
-        self._silent_waves = [bytes(fields[1].raw_bytes) for fields in self._wave_fields]
+        self._silent_waves = [bytes(fields[1].array_bytes) for fields in self._wave_fields]
 
     def check(self, shard: ShardEntry, entries: Sequence[UtteranceEntry] | None) -> ShardCheck:
         """Return the problems of a shard's bytes and records; without entries, compare with the manifest only."""
