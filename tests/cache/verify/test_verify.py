@@ -50,7 +50,7 @@ def test_a_sound_cache_is_valid(cache: Path, level: str) -> None:
     counts = {"records": 34, "shards": 4, "bytes": shard_bytes}
     assert report.to_json() == {"valid": True, "problems": (), **counts, "level": level, "sampled": 0, "repaired": ()}
     proof = {"quick": "quick: names and sizes; no record was read", "full": "full"}[level]
-    assert report.to_text() == f"valid ({proof}): 34 records, 4 shards, {shard_bytes / 1e6:.1f} MB"
+    assert report.to_text() == f"valid ({proof}): 34 records, 4 shard files, {shard_bytes / 1e6:.1f} MB"
 
 
 def test_a_cache_without_validation_and_with_an_empty_shard_is_valid(

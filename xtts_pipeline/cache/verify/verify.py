@@ -42,7 +42,7 @@ _LINE_FACTS = attrgetter(*_FACTS, "source.path", "source.bytes", "source.checksu
 class VerifyReport:
     """Every problem, and the amount checked.
 
-    `records` were decoded (`full`) or are listed in the manifest (`quick`); `shards` and `bytes` count existing shards.
+    `records` were decoded (`full`) or are listed in the manifest (`quick`); `shards` and `bytes` count shard files.
     `sampled` clips were recomputed (`deep`); `repaired` files were written again or removed before.
     """
 
@@ -69,7 +69,7 @@ class VerifyReport:
         lines = [f"{problem.kind:10}  {problem.where}: {problem.detail}" for problem in self.problems]
         found = f", {counted(len(lines), 'problem')}" if lines else ""
         verdict = f"{'NOT VALID' if lines else 'valid'} ({self._proof()}){found}"
-        amounts = f"{counted(self.records, 'record')}, {counted(self.shards, 'shard')}, {self.bytes / 1e6:.1f} MB"
+        amounts = f"{counted(self.records, 'record')}, {counted(self.shards, 'shard file')}, {self.bytes / 1e6:.1f} MB"
         return join_lines([*repaired, *lines, f"{verdict}: {amounts}"])
 
     def _proof(self) -> str:
