@@ -135,6 +135,10 @@ class CacheError(XttsError):
     """A cache is missing, locked, outdated, or not what its manifest says."""
 
 
+class OtherCacheVersionError(CacheError):
+    """A cache is of another version of the format than this program writes and reads."""
+
+
 class CheckpointError(XttsError):
     """A run or checkpoint is missing, damaged, or belongs to something else."""
 

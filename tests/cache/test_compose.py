@@ -14,7 +14,7 @@ from click.testing import Result
 
 from tests.cache.corpora import CONFIG, build, cache_bytes, make_config, write_clip, write_corpus
 from tests.calling import refusal, xtts
-from tests.damage import flip_bit
+from tests.damage import flip_bit, forged
 from xtts_pipeline.cache.build import shapes
 from xtts_pipeline.cache.format.listings import read_utterances
 from xtts_pipeline.cache.format.manifest import load_manifest
@@ -112,6 +112,18 @@ def test_a_merged_cache_is_not_replaced_by_one_of_its_corpora(whole: Path, tmp_p
     words = refusal("preprocess", "--data", whole.parent / "data", "--cache", tmp_path / "both", *settings)
     assert "is a cache of 2 corpora, made by xtts cache merge" in words
     assert ids_of(tmp_path / "both") == ids_of(whole)
+
+
+def test_a_cache_of_another_version_of_the_format_is_not_replaced(whole: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    shutil.copytree(whole, cache)
+    with forged(cache / "manifest.json") as content:
+        content["format_version"] = 1
+    before, settings = cache_bytes(cache), [f"--set={setting}" for setting in (*CONFIG, WAVES, BUCKETS)]
+    preprocess = ("preprocess", "--data", whole.parent / "data", "--cache", cache, *settings)
+    for command in (preprocess, (*preprocess, "--dry-run"), ("cache", "push", whole, cache)):
+        assert "found format_version 1, expected 2; remove the cache, and run the command that" in refusal(*command)
+    assert cache_bytes(cache) == before
 
 
 def test_rejections_at_the_same_line_of_two_corpora_are_both_kept(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -221,7 +221,7 @@ def parse_batch(serialized: tf.Tensor, spec: RecordSpec, batch_size: int) -> Fie
 
     Raises tf.errors.InvalidArgumentError if a record is not of the spec's size.
     """
-    values = tf.io.parse_example(serialized, {field.name: _feature_of(field) for field in spec.batch_fields})
+    values = tf.io.parse_example(serialized, {field.name: feature_of(field) for field in spec.batch_fields})
     batch = {}
     for field in spec.batch_fields:
         value = array_of(values[field.name], field) if field.is_array else values[field.name]
@@ -229,15 +229,20 @@ def parse_batch(serialized: tf.Tensor, spec: RecordSpec, batch_size: int) -> Fie
     return batch
 
 
-def _feature_of(field: RecordField) -> tf.io.FixedLenFeature:
-    """Return what the parser is told of a field."""
-    if field.storage == "float32_bits":
-        return tf.io.FixedLenFeature([field.array_bytes // tf.float32.size], tf.float32)
-    return tf.io.FixedLenFeature([], tf.int64 if field.storage == "int64" else tf.string)
+def feature_of(field: RecordField, *, is_any_bucket: bool = False) -> Any:
+    """Return what TensorFlow's parser is told of a field; its array has any size with `is_any_bucket`."""
+    if field.storage != "float32_bits":
+        return tf.io.FixedLenFeature([], tf.int64 if field.storage == "int64" else tf.string)
+    if is_any_bucket:
+        return tf.io.FixedLenSequenceFeature([], tf.float32, allow_missing=True)
+    return tf.io.FixedLenFeature([field.array_bytes // tf.float32.size], tf.float32)
 
 
 def array_of(value: tf.Tensor, field: RecordField) -> tf.Tensor:
-    """Return the numbers of an array as the parser gave it: string [...], or float32 [..., n] of `float32_bits`."""
+    """Return the numbers of an array that the parser gave, in the order of the field's shape, for a reshape to it.
+
+    `value` is string [...], or float32 [..., n] of `float32_bits`; the result [..., count], or [..., n, 2].
+    """
     if field.storage == "float32_bits":
         return tf.bitcast(value, field.dtype)
     # Not `fixed_length=`: it pads and cuts other sizes silently, and does not support float16.

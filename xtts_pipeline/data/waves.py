@@ -21,7 +21,7 @@ from xtts_pipeline.cache.format.manifest import Manifest
 from xtts_pipeline.cache.format.schema import RecordField, wave_fields
 from xtts_pipeline.cache.format.shards import WAVE_PREFIX
 from xtts_pipeline.config.schema import Config, DataConfig
-from xtts_pipeline.data.cached import CachedSource, RecordReader, array_of
+from xtts_pipeline.data.cached import CachedSource, RecordReader, array_of, feature_of
 from xtts_pipeline.data.order import hash_of, parallel_calls, prefetched, rows_of_batches
 from xtts_pipeline.data.schedule import START, StreamPosition
 from xtts_pipeline.errors import ConfigError
@@ -203,7 +203,8 @@ class WaveSource(CachedSource):
     def _whole_clip(self, split: _Split, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return mel [T, mel_bins] and wave [(T - 1) * hop_samples], float32, of a split's clip."""
         read = self._reader(split, int(split.frames[number]))
-        clip = WaveBatch(*read(tf.constant(split.numbers[number]), tf.zeros([1], tf.int32)))
+        with tf.device("CPU"):  # on a GPU, a gather gives zeros for frames that are missing
+            clip = WaveBatch(*read(tf.constant(split.numbers[number]), tf.zeros([1], tf.int32)))
         return clip.mel[0].numpy().astype(np.float32), clip.sound[0].numpy()
 
     def _long_enough(self, name: str, entries: Sequence[UtteranceEntry]) -> _Split:
@@ -248,11 +249,9 @@ def _epoch_order(clips: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
 
 
 def _array(record: tf.Tensor, field: RecordField) -> tf.Tensor:
-    """Return an array of a record whose bucket is not known; only its last dimensions are those of the field."""
-    feature = tf.io.FixedLenFeature([], tf.string)
-    if field.storage == "float32_bits":
-        feature = tf.io.FixedLenSequenceFeature([], tf.float32, allow_missing=True)
-    return array_of(tf.io.parse_single_example(record, {field.name: feature})[field.name], field)
+    """Return an array of a record of any bucket, whose field in one bucket is given."""
+    features = tf.io.parse_single_example(record, {field.name: feature_of(field, is_any_bucket=True)})
+    return array_of(features[field.name], field)
 
 
 def _merge_crops(mel: tf.Tensor, wave: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

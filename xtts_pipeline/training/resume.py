@@ -216,8 +216,9 @@ def check_same_cache(checkpoint: Checkpoint, manifest: Manifest) -> None:
         was, found = getattr(identity, name), getattr(manifest, name)
         if was != found:
             differences.append(f"{name}: the cache has {len(found)}, the run {len(was)}, or others of them")
-    listed = (
-        "; ".join(differences) or f"fingerprint {manifest.fingerprint[:12]}, the run's is {identity.fingerprint[:12]}"
+    listed = "; ".join(differences) or (
+        "its buckets, its predicted mels or the version of its format "
+        f"(fingerprint {manifest.fingerprint[:12]}, the run's is {identity.fingerprint[:12]})"
     )
     raise CheckpointError(
         f"{checkpoint.folder}: the run was trained on another cache: {listed}; use that cache, "

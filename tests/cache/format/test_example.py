@@ -45,8 +45,7 @@ def test_the_bytes_are_those_of_tensorflow_and_both_live_in_one_process(bins: in
     spec = replace(SPEC, mel_bins=bins)
     examples = [make_example(), make_example(0, 0, ""), make_example(utterance_id="\u00e9" * 9_000)]
     examples += [replace(make_example(), speaker=speaker) for speaker in (-1, 0, 127, 128, 2**31 - 1)]
-    for example in examples:
-        example = replace(example, mel=np.resize(example.mel, (len(example.mel), bins)))
+    for example in (replace(each, mel=np.resize(each.mel, (len(each.mel), bins))) for each in examples):
         payload = encode_example(example, spec)
         message = tf.train.Example.FromString(payload)
         assert message.features.feature["id"].bytes_list.value[0] == example.id.encode()
@@ -89,7 +88,11 @@ def test_a_mel_of_another_size_or_kind_is_refused() -> None:
     short.features.feature["mel"].float_list.value.pop()
     none.features.feature["mel"].float_list.Clear()
     mistyped.features.feature["mel"].bytes_list.value.append(bytes(40))
-    problems = ("mel holds 36 bytes, expected 40", "mel holds 0 values", "mel is a bytes_list, expected a float_list")
+    problems = (
+        "mel holds 36 bytes, expected 40",
+        "mel holds 0 bytes, expected 40",
+        "mel is a bytes_list, expected a float_list",
+    )
     for message, problem in zip((short, none, mistyped), problems, strict=True):
         with pytest.raises(CacheError, match=problem):
             decode_example(message.SerializeToString(), spec)

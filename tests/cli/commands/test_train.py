@@ -169,6 +169,14 @@ def test_a_checkpoint_of_another_cache_is_refused_with_the_reason(
         begin(tmp_path / "larger", run, resume=True)
 
 
+def test_a_cache_of_another_fingerprint_is_refused_though_all_settings_are_equal(stopped: tuple[Path, Path]) -> None:
+    cache, run = stopped
+    with forged(run / "checkpoints" / "step-00000001" / "state.json") as state:
+        state["cache"]["fingerprint"] = "0" * 64
+    with pytest.raises(CheckpointError, match=r"its buckets, its predicted mels or the version of its format \(finger"):
+        begin(cache, run, resume=True)
+
+
 def test_wrong_settings_are_refused_before_a_cache_is_copied_or_a_folder_made(
     tmp_path: Path, write_cache: WriteCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,10 +48,15 @@ message_type {
 }
 """
 
-_FEATURE_KINDS = {"raw": "bytes_list", "utf8": "bytes_list", "float32_bits": "float_list", "int64": "int64_list"}
 # The tags of the messages' length-delimited fields: 8 times the field's number, plus 2.
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
-_KIND_TAGS = {"bytes_list": _FIRST, "float_list": _SECOND}
+# The field of a Feature that holds each storage, and its tag.
+_KINDS = {
+    "raw": ("bytes_list", _FIRST),
+    "utf8": ("bytes_list", _FIRST),
+    "float32_bits": ("float_list", _SECOND),
+    "int64": ("int64_list", _THIRD),
+}
 
 
 def encode_example(example: schema.Example, spec: schema.RecordSpec) -> bytes:
@@ -100,7 +105,7 @@ def _integer_entry(name: str, value: int) -> bytes:
 def _bytes_entry_head(name: str, storage: schema.Storage, size: int) -> bytes:
     """Return the map entry of a feature of `size` bytes up to these bytes."""
     head = _FIRST + _varint(size)
-    for tag in (_KIND_TAGS[_FEATURE_KINDS[storage]], _SECOND):
+    for tag in (_KINDS[storage][1], _SECOND):
         head = tag + _varint(len(head) + size) + head
     head = _delimited(_FIRST, name.encode()) + head
     return _FIRST + _varint(len(head) + size) + head
@@ -132,7 +137,7 @@ def decode_example(payload: bytes, spec: schema.RecordSpec) -> dict[str, np.ndar
 
 
 def decode_values(payload: bytes, fields: Sequence[schema.RecordField]) -> dict[str, np.ndarray | str | int]:
-    """Return the features of a record: arrays of the field's dtype and shape, str or int.
+    """Return the features of a record: for an array one of the field's dtype and shape, else str or int.
 
     Raises CacheError if the payload is no tf.train.Example, or a feature is missing, unknown or of a wrong kind or
     size.
@@ -150,14 +155,17 @@ def decode_values(payload: bytes, fields: Sequence[schema.RecordField]) -> dict[
 
 
 def _decode_field(field: schema.RecordField, feature: Any) -> np.ndarray | str | int:
-    expected_kind = _FEATURE_KINDS[field.storage]
+    expected_kind, _ = _KINDS[field.storage]
     kind = feature.WhichOneof("kind")
     if kind != expected_kind:
         raise CacheError(f"feature {field.name} is a {kind}, expected a {expected_kind}; {REPAIR}")
     values = getattr(feature, expected_kind).value
-    if len(values) != 1:
+    if field.storage == "float32_bits":
+        value = b"".join(values)  # protobuf allows a packed list in pieces
+    elif len(values) == 1:
+        value = values[0]
+    else:
         raise CacheError(f"feature {field.name} holds {len(values)} values, expected 1; {REPAIR}")
-    value = values[0]
     if field.storage == "int64":
         return int(value)
     if field.storage == "utf8":

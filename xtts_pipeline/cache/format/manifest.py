@@ -31,7 +31,7 @@ from xtts_pipeline.config.schema import (
 )
 from xtts_pipeline.corpus.encodings import is_text_encoding
 from xtts_pipeline.corpus.options import ReadOptions
-from xtts_pipeline.errors import CacheError, Reason
+from xtts_pipeline.errors import CacheError, OtherCacheVersionError, Reason
 from xtts_pipeline.system.regular_files import open_regular_file, read_regular_file
 from xtts_pipeline.system.sealed_json import canonical_json, seal_json, unseal_json
 from xtts_pipeline.system.strict_json import STRICT, Natural, first_problem
@@ -385,7 +385,8 @@ def load_manifest(folder: Path) -> Manifest:
         raise CacheError(f"{path}: found {error}; restore the file or {remedy} anew") from None
     version = content.get("format_version")
     if version != FORMAT_VERSION:
-        raise CacheError(f"{path}: found format_version {version}, expected {FORMAT_VERSION}; {remedy} anew")
+        found = f"found format_version {version}, expected {FORMAT_VERSION}"
+        raise OtherCacheVersionError(f"{path}: {found}; remove the cache, and run the command that made it again")
     try:
         manifest = _MANIFEST.validate_json(canonical_json(content))
     except ValidationError as error:
@@ -398,9 +399,14 @@ def load_manifest(folder: Path) -> Manifest:
 
 
 def find_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a folder, or None where `load_manifest` raises CacheError."""
+    """Return the manifest of a folder, or None where `load_manifest` raises CacheError.
+
+    Raises CacheError for another version of the format: whether such a cache may be replaced, it does not tell.
+    """
     try:
         return load_manifest(folder)
+    except OtherCacheVersionError:
+        raise
     except CacheError:
         return None
 
