@@ -55,9 +55,9 @@ _POWERS |= {chr(0x2070 + digit): f"to the power of {spoken(str(digit))}" for dig
 
 _SLASHED = {"w/o": "without", "w/out": "without", "c/o": "care of"}
 
-# Whole words only: `disco.` does not end in `co.`. Small letters: to rev, my hon, five milliseconds.
+# Whole words only: `disco.` does not end in `co.`. Small letters: to rev, my hon, a col, the gen, five milliseconds.
 _ABBREVIATION = re.compile(
-    rf"(?<![\w.])(?!(?-i:rev|hon|rd)\.|(?<=\d )ms\.)({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE
+    rf"(?<![\w.])(?!(?-i:rev|hon|rd|col|gen)\.|(?<=\d )ms\.)({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE
 )
 # An address; but in 2021 Surgeon General Dr. Lee is a name.
 _DRIVE = re.compile(r"(?<!\w)(?!(?:19|20)\d\d (?:[A-Z]\w{1,20} ){1,3}Dr\. [A-Z])(\d{1,5} (?:[A-Z]\w{1,20} ){1,3})Dr\.")

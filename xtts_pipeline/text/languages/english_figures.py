@@ -72,14 +72,16 @@ _PHONE = re.compile(
 _PHONE_IN_LETTERS = re.compile(r"(?<![\w.,/+-])1-(8\d\d|900)-(?=[A-Z])")
 _CALL = re.compile(
     r"(?<!\w)((?:call|dial|text)(?:l?ed|l?ing)? )((?!\d+00(?!\d)|(?:19|20)\d\d(?!\d))\d{3,6})"
-    r"(?![\w,.:/-]\w|\w| (?:people|[a-z]{4,}s)\b)",
+    r"(?![\w,.:/-]\w|\w| (?:people|(?:wo)?men|children|[a-z]{4,}s)\b)",
     re.IGNORECASE,
 )
 _DATE_OF_YEAR = re.compile(r"(?<![\w.,/-])(1\d{3}|20\d\d)([-/])(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])(?![\w/-])")
 _DATE = re.compile(r"(?<![\w.,/-])(\d{1,2})(?:/(\d{1,2})/(\d{4}|\d\d)|([.-])(\d{1,2})\4(\d{4}))(?![\w/-]|\.\d)")
 _VERB_IN_CAPITALS = r"MA(?:Y|R|RCH) (?:\d{1,2} )?[A-Z]"
 _MONTH_DAY = re.compile(
-    rf"(?<!\w)(?!{_VERB_IN_CAPITALS})({MONTH_NAMES})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:-(\d{{1,2}})(?:st|nd|rd|th)?)?"
+    # No day follows `in`: in May 20 people came.
+    rf"(?<!\w)(?!{_VERB_IN_CAPITALS})(?!(?<=\b[iI]n )[A-Z][a-z]{{2,8}} \d{{1,2}} [a-z])"
+    rf"({MONTH_NAMES})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:-(\d{{1,2}})(?:st|nd|rd|th)?)?"
     r"(?![\w:/%-]|[.,]\d| ?[ap]\.?m\b)"
 )
 _DAY_MONTH = re.compile(

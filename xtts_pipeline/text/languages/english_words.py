@@ -26,7 +26,7 @@ BEFORE_NUMBERS = {
     "pg": "page", "eqs": "equations",
 }
 # Those that are words in small letters: a nice chap. 5 minutes later.
-WORDS_IN_SMALL_LETTERS = ("apt", "chap", "op")
+WORDS_IN_SMALL_LETTERS = ("apt", "art", "chap", "op")
 MONTHS = (
     "January", "February", "March", "April", "May", "June",
     "July", "August", "September", "October", "November", "December",

@@ -128,20 +128,15 @@ _LEAST_PHONE_DIGITS = 7
 _SENTENCE_OF_LAW = re.compile(r"(?:(?<=Abs\. \d)|(?<=Abs\. \d\d)) S\.(?= \d)")
 _SO_CALLED = re.compile(r"(?<=\b[dD]e[mns] )sog\.(?= )")
 _MONTHS = (
-    "Januar",
-    "Februar",
-    "März",
-    "April",
-    "Mai",
-    "Juni",
-    "Juli",
-    "August",
-    "September",
-    "Oktober",
-    "November",
-    "Dezember",
-)
+    "Januar", "Februar", "März", "April", "Mai", "Juni",
+    "Juli", "August", "September", "Oktober", "November", "Dezember",
+)  # fmt: skip
 _JOINED_MONTH = re.compile(rf"(?<=\d\.)(?=(?:{'|'.join(_MONTHS)})\b)")
+# Words that begin a sentence, and are no nouns.
+_OPENERS = word_set(
+    "Er Sie Es Ich Wir Ihr Du Man Der Die Das Ein Eine Sein Seine Ihre Mein Meine Dann Danach Dort Da Hier Und Aber "
+    "Doch Auch Am Im In Nach Mit Heute Jetzt Seitdem"
+)
 _OR_MORE = re.compile(r" oder \d{1,4} [A-ZÄÖÜ]")
 _FRAU = re.compile(r"(?<![\w.])Fr\.(?= [A-ZÄÖÜ][a-zäöüß]{2})")
 
@@ -357,7 +352,9 @@ class German(Reading):
         is_word = name in _NOUN_GENDERS or name.lower() in _ENDING_N | _ENDING_E | _THE
         # Without its point, only a long numeral after a ruler's name is certain: Ludwig XIV regierte.
         is_certain = is_ruler or not (is_letter or is_word) if match["point"] else is_ruler and not is_letter
-        if not is_certain:
+        ends_sentence = bool(match["point"]) and (match.end() == len(match.string) or word_after(match) in _OPENERS)
+        # Rocky II. Er war gut. The size XL is no numeral.
+        if not is_certain or match["roman"] == "XL" or (word_after(match) in _OPENERS and not is_ruler):
             return match[0]
         before = [word.lower() for word in words_before(match, 2)]
         ordinal = spell(number, "de", "ordinal")
@@ -372,13 +369,14 @@ class German(Reading):
             words = f"des {ordinal}n"
         else:
             words = f"{'die' if is_queen else 'der'} {ordinal}"
-        return f"{name} {words}{'.' if match['point'] and match.end() == len(match.string) else ''}"
+        return f"{name} {words}{'.' if ends_sentence else ''}"
 
     def _roman_ordinal(self, match: re.Match[str]) -> str:
         """Return `1.` for `I.`; one letter without an article or a known noun is an initial: `I. Kant`."""
         last = " ".join(words_before(match, 1)).lower()
         is_asked_for = last in _ENDING_N | _ENDING_E | _THE or _gender(word_after(match)) != ""
-        return f"{roman_value(match['roman'])}." if is_asked_for or len(match["roman"]) > 1 else match[0]
+        is_numeral = is_asked_for or (len(match["roman"]) > 1 and match["roman"] != "XL")
+        return f"{roman_value(match['roman'])}." if is_numeral else match[0]
 
     def _phone(self, match: re.Match[str]) -> str:
         is_long = "+" in match[0] or sum(map(str.isdecimal, match[0])) >= _LEAST_PHONE_DIGITS
@@ -389,12 +387,14 @@ class German(Reading):
         before, noun = words_before(match, 3), word_after(match)
         last = before[0].lower() if before else ""
         is_known = _gender(noun) != ""
+        if noun in _OPENERS and last in ("bis", "ab", "seit"):  # Er blieb bis 8. Dann ging er.
+            return match[0]
         is_asked_for = last in _ENDING_N | _THE or (last in _MIXED | _ENDING_E and noun != "")
         if not (is_known or is_asked_for or "." in match["list"][:-1]):
             return match[0]
         ending = _ordinal_ending(before, noun)
         said = _ORDINAL.sub(lambda one: spell(int(one[1]), "de", f"ordinal{ending}"), match["list"])
-        full_stop = "." if match.end() == len(match.string) else ""
+        full_stop = "." if match.end() == len(match.string) or noun in _OPENERS else ""
         return re.sub(" ?- ?", " bis ", said).replace("/", " ") + full_stop
 
     def _time(self, match: re.Match[str]) -> str:

@@ -63,6 +63,9 @@ _LABELS = (
 _THOUSANDS_OF = re.compile(r" mil ([^\W\d_]{1,30})")
 _LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) ({ROMAN})(?!')")
 _ROYAL = re.compile(rf"{_NAME} ({ROMAN})")
+# Of the letter of a name cut short: Carlos V. fue detenido; and the sizes L and XL are no numerals either.
+_CUT_SHORT = re.compile(r"\.(?:,| [a-záéíóúñ])")
+_FIFTH_OR_TENTH = frozenset(["Carlos", "Alfonso", "Felipe", "Enrique", "Pío"])
 _RULING = re.compile(
     r"(?<!\w)(?:el|del|al|la) (?:rey|papa|emperador|zar|sultán|príncipe|duque|conde"
     r"|(?P<feminine>reina|emperatriz|zarina|princesa|duquesa|condesa)) $",
@@ -109,12 +112,12 @@ _POINTED_TIME = re.compile(
     r"(?:(?<=[Ll]as )|(?<=[Ll]a ))(1?\d|2[0-3])\.([0-5]\d)(?![\w%]|[.,]\d| ?(?:h|hs|hrs|horas)(?!\w))"
 )
 _HOUR = re.compile(rf"(?<![\w:.,])(1[0-2]|0?[1-9]){_HALF_OF_DAY}(?!\w)")
-# `ha` is also a verb: ha llegado.
-_HECTARES = re.compile(r"(?<=\d) ?ha(?= de |[.,;:!?)]|$)")
+# `ha` is also a verb: ha llegado, en 2030 ha de llegar.
+_HECTARES = re.compile(r"(?<=\d)(?<!\b[eE]n [12]\d{3}) ?ha(?= de |[.,;:!?)]|$)")
 _ONE_HECTARE = re.compile(r"(?<=1)(?<![\d.,]1) ?ha(?= de |[.,;:!?)]|$)")
 _SECOND = re.compile(r" (?:mil )?([oy]) \d[\d.]{0,14} (?:mil )?([^\W\d_]{1,30}s)(?!\w)")
 _PARTS = re.compile(r"(?<![\w/.,:-])(?<!\d )(\d)/([3-9]|10)(?= partes?(?!\w))")
-_DON = re.compile(r"(?<![\w.])D\.(?= [A-ZÁÉÍÓÚ][a-záéíóúñ]{2})")
+_DON = re.compile(r"(?<![\w.])(?<![A-ZÁÉÍÓÚ]\. )D\.(?= [A-ZÁÉÍÓÚ][a-záéíóúñ]{2})")
 _PLURAL = re.compile(r"(?<=[ao])s$|(?<=s)es$")
 _AND_I = re.compile(r" ?& ?(?=[Hh]?[IiÍí])")
 _PHONE = re.compile(
@@ -323,7 +326,8 @@ class Spanish(Reading):
 
     def _royal(self, match: re.Match[str]) -> str:
         name, numeral = match[1], match[2]
-        if numeral in "XVL" and len(numeral) == 1 and name not in ("Carlos", "Alfonso", "Felipe", "Enrique", "Pío"):
+        is_cut_short = len(numeral) == 1 and _CUT_SHORT.match(match.string, match.end())
+        if numeral in ("L", "XL") or is_cut_short or (numeral in ("X", "V") and name not in _FIFTH_OR_TENTH):
             return match[0]
         title = _RULING.search(match.string[max(0, match.start() - _LONGEST_RULING) : match.start()])
         if name in _RULERS or title or _RULED.match(match.string, match.end()):
@@ -340,7 +344,7 @@ class Spanish(Reading):
 
     def _roman_ordinal(self, match: re.Match[str]) -> str:
         article, numeral = match[1] or "", match[2]
-        if not article and len(numeral) == 1:
+        if not article and (len(numeral) == 1 or numeral == "XL"):
             return match[0]
         is_feminine = article.strip().lower() == "la" if article else _gender(word_after(match).lower()) == FEMININE
         form = "ordinal-feminine" if is_feminine else "ordinal-masculine-adjective"
