@@ -57,7 +57,9 @@ _SLASHED = {"w/o": "without", "w/out": "without", "c/o": "care of"}
 
 # Whole words only: `disco.` does not end in `co.`. Small letters: to rev, my hon, a col, the gen, five milliseconds.
 _ABBREVIATION = re.compile(
-    rf"(?<![\w.])(?!(?-i:rev|hon|rd|col|gen)\.|(?<=\d )ms\.)({'|'.join(ABBREVIATIONS)})\.(?!\w)", re.IGNORECASE
+    r"(?<![\w.])(?!(?-i:(?:rev|hon|rd)\.|(?:col|gen)\.(?! [a-z]))|(?<=\d )ms\.)"
+    rf"({'|'.join(ABBREVIATIONS)})\.(?!\w)",
+    re.IGNORECASE,
 )
 # An address; but in 2021 Surgeon General Dr. Lee is a name.
 _DRIVE = re.compile(r"(?<!\w)(?!(?:19|20)\d\d (?:[A-Z]\w{1,20} ){1,3}Dr\. [A-Z])(\d{1,5} (?:[A-Z]\w{1,20} ){1,3})Dr\.")
