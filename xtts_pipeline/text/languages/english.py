@@ -310,7 +310,9 @@ def _century(match: re.Match[str]) -> str:
 
 def _abbreviation(match: re.Match[str]) -> str:
     word = small_letters(match[1])
-    if word in _MAY_END:
+    # The sales dept. It is big. One letter may be an initial: Mr. A. Brown.
+    is_initial = not match.string[match.end() + 2 : match.end() + 3].isalpha()
+    if word in _MAY_END or not (is_initial or word in _ENDING):
         return ABBREVIATIONS[word] + _stop_before(match)
     return ABBREVIATIONS[word] + full_stop(match, before_capital=word in _ENDING)
 
