@@ -43,7 +43,7 @@ _LABELS = (
 _LABELLED_ROMAN = re.compile(rf"(?<!\w)({_LABELS}) (?!(?<=rticle )L(?!\w))({ROMAN})(?!')")
 _ROYAL = re.compile(rf"(?<!\w)([A-ZÀÂÉÈÊÎÔ][a-zàâçéèêëîïôûü]{{2,20}}) ({ROMAN})(?![.']\w)")
 # The letter of a name cut short: Jean V., 34 ans; Paul L. est parti.
-_INITIAL = re.compile(r"\.(?:,| [a-zà-ÿ])")
+_CUT_SHORT = re.compile(r"\.(?:,| [a-zà-ÿ])")
 _ROMAN_ORDINAL = re.compile(r"(?<!\w)(?:(I)(er|re|ère)|([IVX][IVXL]{0,8})(e|ème)s?)(?!\w)")
 _ORDINAL = re.compile(
     r"(?<![\w.,])(?<!\d )(\d{1,3}(?: \d{3}){1,3}|\d{1,4})"
@@ -259,7 +259,7 @@ class French(Reading):
 
     def _royal(self, match: re.Match[str]) -> str:
         name, numeral = match[1], match[2]
-        is_letter = len(numeral) == 1 and (name not in _KINGS or _INITIAL.match(match.string, match.end()))
+        is_letter = len(numeral) == 1 and (name not in _KINGS or _CUT_SHORT.match(match.string, match.end()))
         if is_letter or numeral == "XL":  # a size
             return match[0]
         value = roman_value(numeral)

@@ -352,7 +352,6 @@ class German(Reading):
         is_word = name in _NOUN_GENDERS or name.lower() in _ENDING_N | _ENDING_E | _THE
         # Without its point, only a long numeral after a ruler's name is certain: Ludwig XIV regierte.
         is_certain = is_ruler or not (is_letter or is_word) if match["point"] else is_ruler and not is_letter
-        ends_sentence = bool(match["point"]) and (match.end() == len(match.string) or word_after(match) in _OPENERS)
         # Rocky II. Er war gut. The size XL is no numeral.
         if not is_certain or match["roman"] == "XL" or (word_after(match) in _OPENERS and not is_ruler):
             return match[0]
@@ -369,7 +368,7 @@ class German(Reading):
             words = f"des {ordinal}n"
         else:
             words = f"{'die' if is_queen else 'der'} {ordinal}"
-        return f"{name} {words}{'.' if ends_sentence else ''}"
+        return f"{name} {words}{_full_stop(match) if match['point'] else ''}"
 
     def _roman_ordinal(self, match: re.Match[str]) -> str:
         """Return `1.` for `I.`; one letter without an article or a known noun is an initial: `I. Kant`."""
@@ -394,8 +393,7 @@ class German(Reading):
             return match[0]
         ending = _ordinal_ending(before, noun)
         said = _ORDINAL.sub(lambda one: spell(int(one[1]), "de", f"ordinal{ending}"), match["list"])
-        full_stop = "." if match.end() == len(match.string) or noun in _OPENERS else ""
-        return re.sub(" ?- ?", " bis ", said).replace("/", " ") + full_stop
+        return re.sub(" ?- ?", " bis ", said).replace("/", " ") + _full_stop(match)
 
     def _time(self, match: re.Match[str]) -> str:
         hour, minute = int(match["hour"]), int(match["minute"] or match["pointed"])
@@ -406,6 +404,11 @@ class German(Reading):
             seconds = int(match["second"])
             said += f" und {self.cardinal(seconds, 'cardinal-feminine')} {'Sekunde' if seconds == 1 else 'Sekunden'}"
         return set_apart(said, match)
+
+
+def _full_stop(match: re.Match[str]) -> str:
+    """Return the point of a number that ends a sentence too, or nothing."""
+    return "." if match.end() == len(match.string) or word_after(match) in _OPENERS else ""
 
 
 def _ordinal_ending(before: list[str], noun: str) -> str:
